@@ -21,7 +21,7 @@
 //!                v uses
 //! rooms, which know nothing of the tracer
 //!   ptrace access    proc, remote_syscalls, restore_guard, trace_error
-//!   tracees          process, task_state, translation_context, fork_event, code_changes, signal_throttling
+//!   tracees          tracees, process, task_state, translation_context, fork_event, code_changes, signal_throttling
 //!   system calls     syscalls, address_limits, maps_listing, writers, restartable, program_file
 //!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps
 //!   counts           ledger, readout, instruction_counts, equivalent_blocks, protocol, window_*
@@ -80,6 +80,7 @@ mod task_state;
 mod thread_calls;
 pub mod thread_states;
 mod trace_error;
+mod tracees;
 mod tracer;
 mod translated_pc;
 mod translation_cache;

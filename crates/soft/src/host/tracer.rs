@@ -71,15 +71,16 @@ use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use super::code_cache::CodeCacheMapping;
 use super::code_objects::CodeObjects;
 use super::code_reader::CodeReader;
-use super::fork_event::{ForkEvent, USER_CS};
+use super::fork_event::USER_CS;
 use super::maps::{MapsCache, MemoryMaps};
 use super::proc::{self, cpu_of};
-use super::process::{TaskMode, TracedProcess, TracedTask};
+use super::process::{TaskMode, TracedTask};
 use super::profile_store::ProfileStore;
 use super::restartable;
 use super::signal_throttling::DelayedSignal;
 use super::task_state::{TaskEvent, TransitionEffect};
 use super::trace_error::{TraceError, TraceResult};
+use super::tracees::Tracees;
 use super::translated_pc::TranslatedPc;
 use super::translation_cache::TranslationCache;
 use super::translation_context::TranslationContext;
@@ -108,21 +109,13 @@ pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 /// Follows processes.
 pub(crate) struct Tracer {
     pub(super) settings: TracerSettings,
-    pub(super) tasks: HashMap<u32, TracedTask>,
-    pub(super) processes: Vec<TracedProcess>,
+    pub(super) tracees: Tracees,
     /// The executions by address of processes that have ended, where they are requested.
     pub(super) ended_profile: CodeProfile,
     /// The instructions by call path of processes that have ended, where they are requested.
     pub(super) ended_calls: CallTree,
     /// The functions that were entered, where call paths are requested.
     pub(super) call_places: Option<Rc<RefCell<EnteredPlaces>>>,
-    /// Fork events of children that have not stopped yet.
-    pub(super) fork_events: HashMap<u32, ForkEvent>,
-    /// Early children, which stopped before their fork event, with their parents.
-    pub(super) early_children: HashMap<u32, u32>,
-    /// Fork events of processes that were killed. The kernel reports no fork event for a child whose parent
-    /// is killed during the call.
-    pub(super) dead_parents: Vec<ForkEvent>,
     pub(super) root: u32,
     /// Stopped until all other processes are detached.
     pub(super) detach_last: Vec<(u32, String)>,
@@ -211,7 +204,7 @@ pub(crate) fn follow(
     // Events from before the bell existed are handled at once.
     let mut heard = true;
     loop {
-        if heard || tracer.tasks.len() > FEW {
+        if heard || tracer.tracees.tasks.len() > FEW {
             tracer.take_changes();
         }
         tracer.detach_last_tasks();
@@ -254,14 +247,10 @@ impl Tracer {
     fn new(root: u32, settings: TracerSettings, probe: Option<Box<dyn InstructionProbe>>) -> Tracer {
         let mut tracer = Tracer {
             settings,
-            tasks: HashMap::new(),
-            processes: Vec::new(),
+            tracees: Tracees::default(),
             ended_profile: CodeProfile::default(),
             ended_calls: CallTree::default(),
             call_places: settings.has_call_paths.then(Rc::default),
-            fork_events: HashMap::new(),
-            early_children: HashMap::new(),
-            dead_parents: Vec::new(),
             root,
             detach_last: Vec::new(),
             attaching: Vec::new(),
@@ -289,7 +278,7 @@ impl Tracer {
             window_request: None,
             changes_since_round: 0,
         };
-        tracer.adopt(root, 0, TaskMode::Untranslated, false);
+        tracer.tracees.add_process(root, 0, TaskMode::Untranslated, false);
         tracer
     }
 
@@ -298,29 +287,15 @@ impl Tracer {
     fn is_done(&self) -> bool {
         // The first thread of a detached process may have ended long before the others.
         let over = |task: &TracedTask| self.finishing && task.state().is_ended();
-        self.tasks.values().all(over) && self.early_children.is_empty() && self.fork_events.is_empty()
-    }
-
-    pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: TaskMode, filtered: bool) {
-        self.processes.push(TracedProcess::new(tid, parent));
-        let task = TracedTask::new(self.processes.len() - 1, mode, filtered);
-        self.tasks.insert(tid, task);
-    }
-
-    pub(super) fn task(&mut self, tid: u32) -> Result<&mut TracedTask, TraceError> {
-        self.tasks.get_mut(&tid).ok_or(TraceError::Gone)
-    }
-
-    /// The process of a task.
-    pub(super) fn process(&mut self, tid: u32) -> Option<&mut TracedProcess> {
-        let index = self.tasks.get(&tid)?.process;
-        self.processes.get_mut(index)
+        self.tracees.tasks.values().all(over)
+            && self.tracees.early_children.is_empty()
+            && self.tracees.fork_events.is_empty()
     }
 
     /// Handles the events that have arrived, and no more than there are tasks: those that stop all the time
     /// have the next event by then, and requests would wait for ever.
     fn take_changes(&mut self) {
-        for _ in 0..self.tasks.len().max(FEW) {
+        for _ in 0..self.tracees.tasks.len().max(FEW) {
             let Ok(Some((tid, change))) = trace::wait() else { return };
             self.handle_safely(tid, change);
             self.serve_all();
@@ -342,12 +317,12 @@ impl Tracer {
         self.changes_since_round += 1;
         let often = self.recording.is_some() || self.call_places.is_some();
         let changes_of_each = if often { 1 } else { SELDOM };
-        let is_shared = self.tasks.len() > 1;
-        if !is_shared || self.changes_since_round < self.tasks.len() * changes_of_each {
+        let is_shared = self.tracees.tasks.len() > 1;
+        if !is_shared || self.changes_since_round < self.tracees.tasks.len() * changes_of_each {
             return;
         }
         self.changes_since_round = 0;
-        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        let tasks: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         for tid in tasks {
             if let Ok(Some(change)) = trace::poll(tid) {
                 self.handle_safely(tid, change);
@@ -357,12 +332,12 @@ impl Tracer {
 
     /// An internal error loses the counts of a process, and does not end it.
     fn handle_safely(&mut self, tid: u32, change: Change) {
-        let process = self.tasks.get(&tid).map(|task| task.process);
-        let changing = process.filter(|process| self.processes[*process].has_changed());
+        let process = self.tracees.tasks.get(&tid).map(|task| task.process);
+        let changing = process.filter(|process| self.tracees.processes[*process].has_changed());
         let before = changing.and_then(|_| own_cpu_time());
         let handled = catch_unwind(AssertUnwindSafe(|| self.handle(tid, change)));
         if let (Some(process), Some(before)) = (changing, before) {
-            self.processes[process].work += own_cpu_time().unwrap_or(before).saturating_sub(before);
+            self.tracees.processes[process].work += own_cpu_time().unwrap_or(before).saturating_sub(before);
         }
         if handled.is_err() {
             let reason = Some("met an internal error of the translator".to_owned());
@@ -386,11 +361,11 @@ impl Tracer {
                 self.task_gone(tid, Some(change));
                 Ok(())
             }
-            change if change != Change::Exiting && self.is_about_to_die(tid) => {
+            change if change != Change::Exiting && self.tracees.is_about_to_die(tid) => {
                 self.postponed.push((tid, change));
                 Ok(())
             }
-            _ if !self.tasks.contains_key(&tid) => {
+            _ if !self.tracees.tasks.contains_key(&tid) => {
                 self.unknown_task(tid, change);
                 Ok(())
             }
@@ -451,7 +426,7 @@ impl Tracer {
 
     /// Clears state that was valid up to this stop. The effect comes after the stop is handled.
     fn note_stop(&mut self, tid: u32, change: Change) -> TransitionEffect {
-        let Some(task) = self.tasks.get_mut(&tid) else { return TransitionEffect::Nothing };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return TransitionEffect::Nothing };
         task.stopped_at = None;
         if change == Change::Exiting {
             return TransitionEffect::Nothing;
@@ -466,7 +441,7 @@ impl Tracer {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.forked(tid, change),
             Change::VForkDone => {
-                let effect = self.task(tid)?.apply(TaskEvent::ChildReleased);
+                let effect = self.tracees.task(tid)?.apply(TaskEvent::ChildReleased);
                 self.carry_out(tid, effect);
                 Ok(TaskAction::Resume)
             }
@@ -479,8 +454,8 @@ impl Tracer {
 
     /// Looks at a stop by an interrupt of the tracer, or with the whole process.
     fn interrupted(&mut self, tid: u32, kind: InterruptKind) -> ActionResult {
-        let is_in_own_code = self.is_in_own_code(tid);
-        let request = self.task(tid)?.state().request().clone();
+        let is_in_own_code = self.tracees.is_in_own_code(tid);
+        let request = self.tracees.task(tid)?.state().request().clone();
         let may_act = request.acts_at_interrupt(is_in_own_code);
         let is_about_to_stop = may_act && self.is_about_to_stop(tid)?;
         match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
@@ -509,11 +484,6 @@ impl Tracer {
         }
     }
 
-    /// Whether a task is on its way into a signal handler, or back from one.
-    fn is_in_own_code(&self, tid: u32) -> bool {
-        matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(TaskMode::Native(_)))
-    }
-
     /// Goes on in translated code; the registers are the program's.
     pub(super) fn enter_translation(&mut self, tid: u32, registers: Registers) -> TraceResult {
         if registers.cs != USER_CS {
@@ -533,7 +503,7 @@ impl Tracer {
     fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
         let (permission, profile, objects) =
             (self.permission(tid)?, self.profile.clone(), self.objects.clone());
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let TaskMode::Native(mut context) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
             return Err(TraceError::Gone);
         };
@@ -541,7 +511,7 @@ impl Tracer {
         let own_registers = registers;
         let prepared = self.enter_window(tid, &context).and_then(|()| self.enter_calls(tid, &context));
         if let Err(trouble) = prepared {
-            self.task(tid)?.mode = TaskMode::Native(context);
+            self.tracees.task(tid)?.mode = TaskMode::Native(context);
             return Err(trouble);
         }
         let body = {
@@ -562,7 +532,7 @@ impl Tracer {
                 Ok(())
             })
         };
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         match body {
             Ok(()) => {
                 (task.mode, task.last_pc) =
@@ -619,7 +589,7 @@ impl Tracer {
         self.follow_cpu(tid);
         let (permission, profile, objects) =
             (self.permission(tid)?, self.profile.clone(), self.objects.clone());
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let cache = context.cache.clone();
         let mut cache = cache.borrow_mut();
@@ -649,46 +619,16 @@ impl Tracer {
         self.stops += 1;
     }
 
-    /// Whether another process executes a translation, or a new child will.
-    pub(super) fn is_shared(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        let own = self.tasks.get(&tid).map(|task| task.process);
-        let fork_events = self
-            .fork_events
-            .values()
-            .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache));
-        fork_events || self.tasks.values().any(|task| Some(task.process) != own && task.uses(cache))
-    }
-
-    /// Whether a translation is executed in another memory than a task's. Threads of its process, and a child
-    /// that shares its memory (vfork), do not count.
-    pub(super) fn is_mapped_elsewhere(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        let own = self.tasks.get(&tid).map(|task| task.process);
-        let borrows = |child: &u32| {
-            let lends = |task: &TracedTask| Some(task.process) == own && task.waits_for_child(*child);
-            self.tasks.values().any(lends)
-        };
-        let lends = |task: &TracedTask| task.waits_for_child(tid);
-        let lender = self.tasks.values().find(|task| lends(task)).map(|task| task.process);
-        let shares = |(other, task): (&u32, &TracedTask)| {
-            Some(task.process) == own || Some(task.process) == lender || borrows(other)
-        };
-        self.tasks.iter().any(|(other, task)| task.uses(cache) && !shares((other, task)))
-            || self
-                .fork_events
-                .values()
-                .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache))
-    }
-
     /// Whether the translation that a task executes may be given more memory.
     fn permission(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
             return Ok(MappingPermission::Allowed);
         };
         let (filtered, home) = (task.filtered, context.cache.clone());
         Ok(match () {
             () if filtered => MappingPermission::Filtered,
-            () if self.is_mapped_elsewhere(tid, &home) => MappingPermission::Elsewhere,
+            () if self.tracees.is_mapped_elsewhere(tid, &home) => MappingPermission::Elsewhere,
             () => MappingPermission::Allowed,
         })
     }
@@ -698,21 +638,20 @@ impl Tracer {
     pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
         let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
         let settings = self.settings.translation;
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let process = task.process;
-        let shared = task.state().vfork_wait().is_some()
-            || self.tasks.values().any(|other| other.waits_for_child(tid));
-        let filtered = self.task(tid)?.filtered;
+        let shared = task.state().vfork_wait().is_some() || self.tracees.borrows(tid);
+        let filtered = self.tracees.task(tid)?.filtered;
         let reason = match () {
             () if filtered => Some("filters its system calls"),
             () if shared => Some(CHANGES_SHARED),
-            () if !self.processes[process].may_change() => Some("keeps changing its code"),
+            () if !self.tracees.processes[process].may_change() => Some("keeps changing its code"),
             () => None,
         };
         if let Some(reason) = reason {
             return Err(TraceError::Detach(reason.to_owned()));
         }
-        let TaskMode::Native(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let TaskMode::Native(context) = &self.tracees.task(tid)?.mode else { return Err(TraceError::Gone) };
         let old = context.cache.clone();
         let allowance = self.allowance(tid);
         let mut cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
@@ -720,7 +659,7 @@ impl Tracer {
         self.close(tid);
         let slot = cache.take_slot().ok_or(TraceError::Gone)?;
         let context = TranslationContext::new(Rc::new(RefCell::new(cache)), slot);
-        self.task(tid)?.mode = TaskMode::Native(context);
+        self.tracees.task(tid)?.mode = TaskMode::Native(context);
         Ok(registers)
     }
 

@@ -81,7 +81,7 @@ impl Tracer {
 
     /// Moves a process to a translation of its own, from its current program point.
     pub(super) fn flush_here(&mut self, tid: u32) -> TraceResult {
-        if self.has_other_threads(tid) {
+        if self.tracees.has_other_threads(tid) {
             return self.request_suspend(tid, false);
         }
         let registers = self.replace_translation(tid)?;
@@ -92,24 +92,24 @@ impl Tracer {
         if self.comply_with_request(tid)? {
             return Ok(());
         }
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let (filtered, process) = (task.filtered, task.process);
         if filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
         }
-        if !self.processes[process].may_change() {
+        if !self.tracees.processes[process].may_change() {
             return Err(TraceError::Detach("keeps changing its code".to_owned()));
         }
         let block = if pending { self.block_of_call(tid)? } else { None };
         self.restore_native_state(tid)?;
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         task.returning = block;
         let effect = task.apply(TaskEvent::Suspended);
         self.carry_out(tid, effect);
-        self.processes[process].flush =
+        self.tracees.processes[process].flush =
             Some(CacheFlush { by: tid, called: false, pending, retranslates: false });
-        for other in self.other_threads(tid) {
-            let effect = self.task(other)?.apply(TaskEvent::SuspendRequested);
+        for other in self.tracees.other_threads(tid) {
+            let effect = self.tracees.task(other)?.apply(TaskEvent::SuspendRequested);
             self.carry_out(other, effect);
         }
         Ok(())
@@ -118,8 +118,8 @@ impl Tracer {
     /// Moves a process with one thread to a translation that is made from its own execution profile.
     pub(super) fn retranslate(&mut self, tid: u32) -> TraceResult {
         self.suspend(tid)?;
-        let process = self.task(tid)?.process;
-        self.processes[process].flush =
+        let process = self.tracees.task(tid)?.process;
+        self.tracees.processes[process].flush =
             Some(CacheFlush { by: tid, called: false, pending: false, retranslates: true });
         Ok(())
     }
@@ -132,11 +132,11 @@ impl Tracer {
         if interrupted {
             restart_wait(tid)?;
         }
-        let again =
-            (interrupted || self.task(tid)?.state().is_in_group_stop()) && restarts(&trace::registers(tid)?);
+        let again = (interrupted || self.tracees.task(tid)?.state().is_in_group_stop())
+            && restarts(&trace::registers(tid)?);
         let block = if again { self.block_at(tid, before.rip)? } else { None };
         self.suspend(tid)?;
-        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
+        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.tracees.task(tid)?.mode) {
             let cache = context.cache.clone();
             context.ledger.take_last_back(&cache.borrow(), block);
             self.change_budget(tid, 1);
@@ -148,19 +148,20 @@ impl Tracer {
     pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
         self.answer_request(tid)?;
         self.restore_native_state(tid)?;
-        let effect = self.task(tid)?.apply(TaskEvent::Suspended);
+        let effect = self.tracees.task(tid)?.apply(TaskEvent::Suspended);
         self.carry_out(tid, effect);
         Ok(())
     }
 
     /// Runs the flushes for which every thread is suspended.
     pub(super) fn run_ready_flushes(&mut self) {
-        let suspended = self.tasks.values().filter(|task| task.state().is_suspended());
+        let suspended = self.tracees.tasks.values().filter(|task| task.state().is_suspended());
         let mut processes: Vec<usize> = suspended.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
         for process in processes {
-            let Some(flush @ CacheFlush { by, called: false, .. }) = self.processes[process].flush else {
+            let Some(flush @ CacheFlush { by, called: false, .. }) = self.tracees.processes[process].flush
+            else {
                 continue;
             };
             let outcome = self.call_if_ready(process, flush);
@@ -170,10 +171,11 @@ impl Tracer {
 
     fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
         let CacheFlush { by, pending, .. } = flush;
-        let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
-        let borrows = self.threads_of(process).any(borrows);
-        let states = self.threads_of(process).map(|(_, task)| task.state());
-        match FlushReadiness::of(states, borrows, self.awaits_thread(process)) {
+        let borrows =
+            |(tid, _): (&u32, _)| self.tracees.tasks.values().any(|task| task.waits_for_child(*tid));
+        let borrows = self.tracees.threads_of(process).any(borrows);
+        let states = self.tracees.threads_of(process).map(|(_, task)| task.state());
+        match FlushReadiness::of(states, borrows, self.tracees.awaits_thread(process)) {
             FlushReadiness::SharesMemory => {
                 return Err(TraceError::Detach(CHANGES_SHARED.to_owned()));
             }
@@ -184,35 +186,36 @@ impl Tracer {
             let registers = trace::registers(by)?;
             return self.complete_flush(by, &registers);
         }
-        self.processes[process].flush = Some(CacheFlush { called: true, ..flush });
-        let effect = self.task(by)?.apply(TaskEvent::FlushComplete);
+        self.tracees.processes[process].flush = Some(CacheFlush { called: true, ..flush });
+        let effect = self.tracees.task(by)?.apply(TaskEvent::FlushComplete);
         self.carry_out(by, effect);
         Ok(trace::step(by, 0)?)
     }
 
     /// Whether a task has made the call for which the others are suspended.
     pub(super) fn has_made_call(&self, tid: u32) -> bool {
-        let process = self.tasks.get(&tid).map(|task| task.process);
-        let flush = process.and_then(|process| self.processes[process].flush);
+        let process = self.tracees.tasks.get(&tid).map(|task| task.process);
+        let flush = process.and_then(|process| self.tracees.processes[process].flush);
         flush.is_some_and(|flush| flush.by == tid && flush.called)
     }
 
     /// Moves all threads to a new translation, after the call, if there was one.
     pub(super) fn complete_flush(&mut self, tid: u32, registers: &Registers) -> TraceResult {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
             return Err(TraceError::Gone);
         };
         let (old, process) = (context.cache.clone(), task.process);
         let settings = self.settings.translation;
         let allowance = self.allowance(tid);
-        let retranslates = self.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
+        let retranslates =
+            self.tracees.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
         let cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
         let mut cache = match cache {
             // A retranslation is optional.
             Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
                 self.cancel_retranslation(tid);
-                let effect = self.task(tid)?.apply(TaskEvent::FlushComplete);
+                let effect = self.tracees.task(tid)?.apply(TaskEvent::FlushComplete);
                 self.carry_out(tid, effect);
                 return self.resume_from_native(tid);
             }
@@ -223,11 +226,11 @@ impl Tracer {
             cache.watch(number::EXIT_GROUP, true);
         }
         let cache = Rc::new(RefCell::new(cache));
-        let stays = self.threads_of(process).filter(|(_, task)| !task.state().is_detach_ready());
+        let stays = self.tracees.threads_of(process).filter(|(_, task)| !task.state().is_detach_ready());
         let threads: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
         threads.iter().for_each(|thread| self.close(*thread));
         if retranslates {
-            self.task(tid)?.age.restart();
+            self.tracees.task(tid)?.age.restart();
         }
         for thread in &threads {
             let assigned = self.reassign(*thread, &cache);
@@ -243,7 +246,7 @@ impl Tracer {
     fn reassign(&mut self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> TraceResult {
         let slot = cache.borrow_mut().take_slot();
         let slot = slot.ok_or_else(|| TraceError::Detach("has too many threads at a time".to_owned()))?;
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         task.mode = TaskMode::Native(TranslationContext::new(cache.clone(), slot));
         let effect = task.apply(TaskEvent::FlushComplete);
         self.carry_out(tid, effect);
@@ -257,7 +260,7 @@ impl Tracer {
             (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
         }
         // It may be detaching, if another thread could not be followed.
-        if self.task(tid)?.state().is_detach_ready() {
+        if self.tracees.task(tid)?.state().is_detach_ready() {
             Ok(())
         } else {
             self.enter_translation(tid, registers)

@@ -24,7 +24,7 @@ impl Tracer {
         if self.call_places.is_none() {
             return Ok(());
         }
-        let calls = self.task(tid)?.calls.get_or_insert_with(|| Box::new(ThreadCalls::new(None)));
+        let calls = self.tracees.task(tid)?.calls.get_or_insert_with(|| Box::new(ThreadCalls::new(None)));
         if calls.needs_instructions() {
             let instructions = context.instructions_outside()?;
             calls.enter(&context.cache.borrow(), context.slot, instructions);
@@ -41,16 +41,16 @@ impl Tracer {
     pub(super) fn begin_function(&mut self, tid: u32, registers: &Registers) {
         let Some(places) = self.call_places.clone() else { return };
         self.replay_calls(tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context), Some(calls)) = (&task.mode, &mut task.calls) else { return };
         let place = context.cache.borrow().translation.place(registers.rip);
-        let tree = &mut self.processes[task.process].call_tree;
+        let tree = &mut self.tracees.processes[task.process].call_tree;
         calls.begin(tree, registers.rsp, || places.borrow_mut().function(place));
     }
 
     /// A handler is about to begin in a thread.
     pub(super) fn begin_handler(&mut self, tid: u32, sp: u64) {
-        let calls = self.tasks.get_mut(&tid).and_then(|task| task.calls.as_mut());
+        let calls = self.tracees.tasks.get_mut(&tid).and_then(|task| task.calls.as_mut());
         calls.into_iter().for_each(|calls| calls.begin_handler(sp));
     }
 
@@ -62,9 +62,11 @@ impl Tracer {
 
     /// Replays the log of a thread.
     pub(super) fn replay_calls(&mut self, tid: u32) {
-        let (Some(places), Some(task)) = (self.call_places.clone(), self.tasks.get_mut(&tid)) else { return };
+        let (Some(places), Some(task)) = (self.call_places.clone(), self.tracees.tasks.get_mut(&tid)) else {
+            return;
+        };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
-        let tree = &mut self.processes[task.process].call_tree;
+        let tree = &mut self.tracees.processes[task.process].call_tree;
         let places = &mut places.borrow_mut();
         task.calls
             .iter_mut()
@@ -77,11 +79,11 @@ impl Tracer {
             return;
         }
         self.replay_calls(tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
         // Where the counts are unknown, those of the process are lost.
         if let (Some(calls), Ok(instructions)) = (&mut task.calls, context.instructions_outside()) {
-            calls.close(&mut self.processes[task.process].call_tree, instructions);
+            calls.close(&mut self.tracees.processes[task.process].call_tree, instructions);
         }
     }
 
@@ -89,24 +91,25 @@ impl Tracer {
     pub(super) fn forked_calls(&mut self, tid: u32) -> Option<Rc<ForkedCalls>> {
         self.call_places.as_ref()?;
         self.replay_calls(tid);
-        let task = self.tasks.get(&tid)?;
+        let task = self.tracees.tasks.get(&tid)?;
         let mut tree = CallTree::default();
-        let stack = task.calls.as_ref()?.forked(&self.processes[task.process].call_tree, &mut tree)?;
+        let stack =
+            task.calls.as_ref()?.forked(&self.tracees.processes[task.process].call_tree, &mut tree)?;
         Some(Rc::new(ForkedCalls { tree, stack }))
     }
 
     /// A new process has the calls of its parent.
     pub(super) fn inherit_calls(&mut self, child: u32, forked: &ForkedCalls) {
-        let Some(task) = self.tasks.get_mut(&child) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&child) else { return };
         task.calls = Some(Box::new(ThreadCalls::new(Some(forked.stack.clone()))));
-        self.processes[task.process].call_tree = forked.tree.clone();
+        self.tracees.processes[task.process].call_tree = forked.tree.clone();
     }
 
     /// The lines of the call paths of all processes with counts, if they are requested.
     pub(super) fn path_lines(&mut self, profile: &CodeProfile) -> String {
         let Some(places) = self.call_places.clone() else { return String::new() };
         let mut tree = std::mem::take(&mut self.ended_calls);
-        let counted = self.processes.iter().filter(|process| process.lost.is_none());
+        let counted = self.tracees.processes.iter().filter(|process| process.lost.is_none());
         counted.for_each(|process| tree.merge(&process.call_tree));
         let paths = tree.paths(&places.borrow());
         let objects = self.objects.as_ref().map(|objects| objects.borrow());

@@ -46,7 +46,7 @@ impl Tracer {
             }
         };
         trace::set_registers(tid, &answered)?;
-        self.task(tid)?.last_pc = None;
+        self.tracees.task(tid)?.last_pc = None;
         Ok(TaskAction::Resume)
     }
 

@@ -22,11 +22,11 @@ impl Tracer {
     pub(super) fn detach(&mut self, tid: u32, reason: Option<String>, signal: i32) {
         let at = self.restore_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
         if at.is_err() {
-            self.lose(tid, KILLED_BEFORE);
+            self.tracees.lose(tid, KILLED_BEFORE);
         }
         if let Some(reason) = reason {
             let at = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
-            self.lose(tid, &format!("detached{at}: the program {reason}"));
+            self.tracees.lose(tid, &format!("detached{at}: the program {reason}"));
         }
         self.end_listing(tid);
         self.close(tid);
@@ -34,11 +34,11 @@ impl Tracer {
         self.unbind(tid);
         self.send_delayed_to(tid);
         self.pending_answers.remove(&tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
         let effect = task.apply(TaskEvent::DetachReady(signal));
         let process = task.process;
-        self.processes[process].flush = None;
-        self.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
+        self.tracees.processes[process].flush = None;
+        self.tracees.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
         self.carry_out(tid, effect);
         self.detach_if_ready(process);
     }
@@ -55,7 +55,7 @@ impl Tracer {
 
     /// Detaches a stopped task, with the reason of the request for it, if there is one.
     fn detach_stopped(&mut self, tid: u32, reason: Option<String>) {
-        let requested = match self.tasks.get(&tid).map(|task| task.state().request()) {
+        let requested = match self.tracees.tasks.get(&tid).map(|task| task.state().request()) {
             Some(StopRequest::Detach(requested)) => requested.clone(),
             _ => reason,
         };
@@ -64,7 +64,7 @@ impl Tracer {
 
     /// Does what is requested of a task at its stop: it is suspended, or detached. Returns whether it was.
     pub(super) fn comply_with_request(&mut self, tid: u32) -> Result<bool, TraceError> {
-        match self.task(tid)?.state().request().clone() {
+        match self.tracees.task(tid)?.state().request().clone() {
             StopRequest::None => return Ok(false),
             StopRequest::Suspend => self.suspend(tid)?,
             StopRequest::Detach(reason) => self.detach(tid, reason, 0),
@@ -91,21 +91,15 @@ impl Tracer {
     /// Lets the code cache be unmapped, but for a page, when the process is detached. If a parent shares the
     /// memory and executes the translation (vfork), all of it stays.
     pub(super) fn unmap_when_detached(&mut self, tid: u32) -> TraceResult {
-        let borrowed = self.tasks.values().any(|other| other.waits_for_child(tid));
-        let task = self.task(tid)?;
+        let borrowed = self.tracees.borrows(tid);
+        let task = self.tracees.task(tid)?;
         if let (TaskMode::Translated(context) | TaskMode::Native(context), false) =
             (&task.mode, borrowed || task.filtered)
         {
             let (process, cache) = (task.process, context.cache.clone());
-            self.processes[process].unmaps = Some((tid, cache));
+            self.tracees.processes[process].unmaps = Some((tid, cache));
         }
         Ok(())
-    }
-
-    pub(super) fn lose(&mut self, tid: u32, reason: &str) {
-        if let Some(process) = self.process(tid) {
-            process.lose(reason);
-        }
     }
 
     /// It is about to end; its memory and registers are still there.
@@ -114,14 +108,14 @@ impl Tracer {
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It is valid only during a system call on behalf of the tracee: the task may have executed code
         // since.
-        let last = self.task(tid)?.last_pc.take();
+        let last = self.tracees.task(tid)?.last_pc.take();
         // Answered first: its exit would be counted twice in the answer.
         self.answer_request(tid)?;
         let registers = trace::registers(tid);
         let position = registers
             .ok()
             .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let mut unknown = false;
         let position = position.or(task.state().exit_pc().map(TranslatedPc::of_call));
         if let TaskMode::Translated(context) = &mut task.mode {
@@ -133,7 +127,7 @@ impl Tracer {
             known.iter().for_each(|at| leave_calls(&mut task.calls, context, *at));
         }
         if unknown {
-            self.lose(tid, "the process ended at an unknown program point");
+            self.tracees.lose(tid, "the process ended at an unknown program point");
         }
         if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
             self.adopt_early_children(tid);
@@ -141,7 +135,7 @@ impl Tracer {
         self.end_listing(tid);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::End);
-        let effect = self.task(tid)?.apply(TaskEvent::Ended);
+        let effect = self.tracees.task(tid)?.apply(TaskEvent::Ended);
         self.carry_out(tid, effect);
         Ok(TaskAction::Continue { signal: 0 })
     }
@@ -149,40 +143,41 @@ impl Tracer {
     /// Adds the profile of a process to that of all ended ones when its last task is gone: a build has
     /// thousands of processes of few programs.
     fn keep_profile(&mut self, process: usize) {
-        if self.tasks.values().any(|task| task.process == process) {
+        if self.tracees.tasks.values().any(|task| task.process == process) {
             return;
         }
-        let profile = self.processes[process].take_profile();
+        let profile = self.tracees.processes[process].take_profile();
         self.ended_profile.merge(profile);
-        let calls = std::mem::take(&mut self.processes[process].call_tree);
-        if self.processes[process].lost.is_none() && self.call_places.is_some() {
+        let calls = std::mem::take(&mut self.tracees.processes[process].call_tree);
+        if self.tracees.processes[process].lost.is_none() && self.call_places.is_some() {
             self.ended_calls.merge(&calls);
         }
     }
 
     /// A task is gone; `how`, if the kernel reported it.
     pub(super) fn task_gone(&mut self, tid: u32, how: Option<Change>) {
-        self.early_children.remove(&tid);
+        self.tracees.early_children.remove(&tid);
         self.pass_on_delayed(tid);
-        self.fork_events.remove(&tid);
+        self.tracees.fork_events.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
-        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+        if self.tracees.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.adopt_early_children(tid);
             let certain = self.end_unseen(tid, how == Some(Change::Killed(SIGKILL)));
-            let executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
-            if let Some(process) = self.process(tid).filter(|_| certain) {
+            let executes =
+                self.tracees.other_threads(tid).iter().any(|other| self.tracees.is_executing(*other));
+            if let Some(process) = self.tracees.process(tid).filter(|_| certain) {
                 process.unconfirmed |= executes;
             }
             self.end_listing(tid);
             self.close(tid);
             self.end_windows(tid, TracedWindowEnd::End);
         }
-        if let Some(task) = self.tasks.remove(&tid) {
+        if let Some(task) = self.tracees.tasks.remove(&tid) {
             self.keep_profile(task.process);
         }
         self.pending_answers.remove(&tid);
         self.detach_last.retain(|(last, _)| *last != tid);
-        self.release_parents(tid);
+        self.tracees.release_parents(tid);
         if tid == self.root {
             self.finish();
         }
@@ -192,8 +187,9 @@ impl Tracer {
     /// known; if not, its counts are lost.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
         let reports_exits = self.reports_exits;
-        let another_executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
-        let Some(task) = self.tasks.get_mut(&tid) else { return false };
+        let another_executes =
+            self.tracees.other_threads(tid).iter().any(|other| self.tracees.is_executing(*other));
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return false };
         let (exit_pc, last_pc) = (task.state().exit_pc(), task.last_pc);
         let at = UnseenEnd { exit_pc, last_pc, killed, another_executes, reports_exits }.position();
         let known = match &mut task.mode {
@@ -206,14 +202,9 @@ impl Tracer {
             TaskMode::Untranslated => false,
         };
         if !known {
-            self.lose(tid, KILLED_BEFORE);
+            self.tracees.lose(tid, KILLED_BEFORE);
         }
         known
-    }
-
-    /// Whether a task has called `execve`.
-    fn is_executing(&self, tid: u32) -> bool {
-        self.tasks.get(&tid).is_some_and(|task| task.exec_pc.is_some())
     }
 
     /// A task that is about to be gone. Reaping reports it, unless it was reaped by a wait for another event.
@@ -238,40 +229,32 @@ impl Tracer {
     /// Resumes a task from a stop that was not understood: to its end, most likely. It may also run on
     /// natively, so its counts are lost, even if it has executed nothing yet.
     fn resume_untracked(&mut self, tid: u32) {
-        let reason = match self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+        let reason = match self.tracees.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             true => "the process was killed while it was translated",
             false => "the process was killed before it was translated, or could not be followed",
         };
-        self.lose(tid, reason);
+        self.tracees.lose(tid, reason);
         let _ = trace::resume(tid, 0);
     }
 
     /// Detaches all tasks.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
-        let all: Vec<u32> = self.tasks.keys().copied().collect();
+        let all: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         all.into_iter().for_each(|tid| self.request_detach(tid, None));
     }
 
     pub(super) fn request_detach(&mut self, tid: u32, reason: Option<String>) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         match task.apply(TaskEvent::DetachRequested(reason.clone())) {
             TransitionEffect::DetachNow => self.detach_stopped(tid, reason),
             effect => self.carry_out(tid, effect),
         }
     }
 
-    /// The tasks that wait for a child do so no longer: it uses another memory, or has ended.
-    pub(super) fn release_parents(&mut self, child: u32) {
-        let waiting = self.tasks.iter().filter(|(_, task)| task.waits_for_child(child));
-        for tid in waiting.map(|(tid, _)| *tid).collect::<Vec<_>>() {
-            self.tasks.get_mut(&tid).map(|task| task.apply(TaskEvent::ChildReleased));
-        }
-    }
-
     /// Lets go of all processes, this one last, so that it finds them untraced.
     pub(super) fn detach_all(&mut self, tid: u32, reason: &str) {
-        let others: Vec<u32> = self.tasks.keys().copied().filter(|other| *other != tid).collect();
+        let others: Vec<u32> = self.tracees.tasks.keys().copied().filter(|other| *other != tid).collect();
         others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
         self.detach_last.push((tid, reason.to_owned()));
     }
@@ -279,8 +262,12 @@ impl Tracer {
     pub(super) fn detach_last_tasks(&mut self) {
         // A task that waits for a child (vfork) cannot stop before that child continues.
         let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
-        let others =
-            self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid)).count();
+        let others = self
+            .tracees
+            .tasks
+            .iter()
+            .filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid))
+            .count();
         if others == 0 {
             for (tid, reason) in std::mem::take(&mut self.detach_last) {
                 self.detach(tid, Some(reason), 0);

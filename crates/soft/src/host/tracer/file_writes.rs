@@ -59,14 +59,15 @@ impl Tracer {
         }
         let Some(file) = FileId::at(&path) else { return Ok(None) };
         let executes = |tracer: &Tracer, other: &u32| {
-            let assigned = tracer.tasks.get(other).map(|task| &task.mode);
+            let assigned = tracer.tracees.tasks.get(other).map(|task| &task.mode);
             let Some(TaskMode::Translated(context) | TaskMode::Native(context)) = assigned else {
                 return false;
             };
             context.maps.executes(file)
         };
         let reason = "executes a file that is opened for writing";
-        let others = self.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));
+        let others =
+            self.tracees.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));
         let others: Vec<u32> = others.collect();
         others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
         if executes(self, &tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(None) }
@@ -84,12 +85,12 @@ impl Tracer {
             ["proc", process, "task", thread, "mem"] => [process, thread],
             _ => return MemoryOwner::Unknown,
         };
-        let process = |id: &u32| self.tasks.get(id).map(|task| task.process);
+        let process = |id: &u32| self.tracees.tasks.get(id).map(|task| task.process);
         let ids: Vec<u32> = ids.into_iter().filter_map(|id| id.parse().ok()).collect();
         let own = process(&tid);
         match ids.len() {
             2 if ids.iter().all(|id| own.is_some() && process(id) == own) => MemoryOwner::Caller,
-            2 if !ids.iter().any(|id| self.is_or_will_be_followed(*id)) => MemoryOwner::Unfollowed,
+            2 if !ids.iter().any(|id| self.tracees.is_or_will_be_followed(*id)) => MemoryOwner::Unfollowed,
             _ => MemoryOwner::Unknown,
         }
     }
@@ -97,7 +98,9 @@ impl Tracer {
     /// All code of a process can change from now on: it moves to a translation that expects that. Returns
     /// what to do instead of its system call, which is made there.
     fn expect_all_changes(&mut self, tid: u32) -> Result<Option<TaskAction>, TraceError> {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else {
+            return Err(TraceError::Gone);
+        };
         let mut cache = context.cache.borrow_mut();
         if cache.change_history.expects_all() {
             return Ok(None);

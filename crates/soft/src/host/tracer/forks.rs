@@ -35,20 +35,21 @@ impl Tracer {
     pub(super) fn unknown_task(&mut self, tid: u32, change: Change) {
         let parent = || {
             let id = parent_of(tid)?;
-            Some(KnownParent { id, is_followed: self.tasks.contains_key(&id) })
+            Some(KnownParent { id, is_followed: self.tracees.tasks.contains_key(&id) })
         };
-        let has_fork_event = self.fork_events.contains_key(&tid);
+        let has_fork_event = self.tracees.fork_events.contains_key(&tid);
         match FirstStop::of(change == Change::Exiting, has_fork_event, || is_thread(tid), parent) {
             FirstStop::Dying => {
-                self.early_children.remove(&tid);
-                self.fork_events.remove(&tid);
+                self.tracees.early_children.remove(&tid);
+                self.tracees.fork_events.remove(&tid);
                 let _ = trace::resume(tid, 0);
             }
             FirstStop::Announced => {
-                self.fork_events.remove(&tid).into_iter().for_each(|event| self.start_child(tid, event));
+                let event = self.tracees.fork_events.remove(&tid);
+                event.into_iter().for_each(|event| self.start_child(tid, event));
             }
-            FirstStop::EarlyThread => drop(self.early_children.insert(tid, tid)),
-            FirstStop::EarlyChild { parent } => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
+            FirstStop::EarlyThread => self.tracees.add_early_child(tid, tid),
+            FirstStop::EarlyChild { parent } => self.tracees.add_early_child(tid, parent.unwrap_or(0)),
             FirstStop::Orphan { parent } => self.orphan(tid, parent),
         }
     }
@@ -59,9 +60,9 @@ impl Tracer {
         let made_here = |fork_event: &&ForkEvent| {
             fork_event.home.as_ref().is_some_and(|(cache, _)| cache.borrow().contains_code(pc))
         };
-        match self.dead_parents.iter().rev().find(made_here).map(ForkEvent::duplicate) {
+        match self.tracees.dead_parents.iter().rev().find(made_here).map(ForkEvent::duplicate) {
             Some(fork_event) => self.start_child(tid, fork_event),
-            None => drop(self.early_children.insert(tid, parent)),
+            None => self.tracees.add_early_child(tid, parent),
         }
     }
 
@@ -69,6 +70,7 @@ impl Tracer {
     pub(super) fn adopt_early_children(&mut self, parent: u32) {
         let Some(fork_event) = self.fork_event_of(parent) else { return };
         let children: Vec<u32> = self
+            .tracees
             .early_children
             .iter()
             .filter(|(_, parent_of)| **parent_of == parent)
@@ -76,8 +78,10 @@ impl Tracer {
             .collect();
         children.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
         if fork_event.home.is_some() {
-            self.dead_parents.drain(..(self.dead_parents.len() + 1).saturating_sub(MOST_DEAD_PARENTS));
-            self.dead_parents.push(fork_event);
+            self.tracees
+                .dead_parents
+                .drain(..(self.tracees.dead_parents.len() + 1).saturating_sub(MOST_DEAD_PARENTS));
+            self.tracees.dead_parents.push(fork_event);
         }
     }
 
@@ -87,7 +91,9 @@ impl Tracer {
         let Some(fork_event) = self.fork_event_of(tid).filter(|fork_event| fork_event.home.is_some()) else {
             return;
         };
-        let known = |child: &u32| self.tasks.contains_key(child) || self.fork_events.contains_key(child);
+        let known = |child: &u32| {
+            self.tracees.tasks.contains_key(child) || self.tracees.fork_events.contains_key(child)
+        };
         let mut unknown = children_of(tid);
         unknown.retain(|child| !known(child) && is_traced_by_us(*child));
         unknown.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
@@ -95,15 +101,15 @@ impl Tracer {
 
     /// It is known how a child was made, which has stopped already, or is about to.
     fn announce(&mut self, child: u32, fork_event: ForkEvent) {
-        if self.early_children.remove(&child).is_some() {
+        if self.tracees.early_children.remove(&child).is_some() {
             self.start_child(child, fork_event);
         } else {
-            self.fork_events.insert(child, fork_event);
+            self.tracees.fork_events.insert(child, fork_event);
         }
     }
 
     pub(super) fn fork_event_of(&self, parent: u32) -> Option<ForkEvent> {
-        let task = self.tasks.get(&parent)?;
+        let task = self.tracees.tasks.get(&parent)?;
         let home = match &task.mode {
             TaskMode::Untranslated => None,
             TaskMode::Translated(context) | TaskMode::Native(context) => {
@@ -111,7 +117,7 @@ impl Tracer {
             }
         };
         let binding = self.binding_of_child(parent);
-        let TracedProcess { pid, limits, shares, .. } = self.processes[task.process];
+        let TracedProcess { pid, limits, shares, .. } = self.tracees.processes[task.process];
         let (filtered, trap_action) = (task.filtered, task.trap_action);
         let (thread_of, calls) = (None, None);
         Some(ForkEvent {
@@ -131,12 +137,12 @@ impl Tracer {
         let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
-            let effect = self.task(tid)?.apply(TaskEvent::WaitsForChild(VforkWait { by: child, pc }));
+            let effect = self.tracees.task(tid)?.apply(TaskEvent::WaitsForChild(VforkWait { by: child, pc }));
             self.carry_out(tid, effect);
         }
         let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
         if change == Change::Clone && is_thread(child) {
-            fork_event.thread_of = self.tasks.get(&tid).map(|task| task.process);
+            fork_event.thread_of = self.tracees.tasks.get(&tid).map(|task| task.process);
         }
         if fork_event.thread_of.is_none() {
             fork_event.calls = self.forked_calls(tid);
@@ -151,16 +157,21 @@ impl Tracer {
     pub(super) fn start_child(&mut self, child: u32, fork_event: ForkEvent) {
         fork_event.binding.iter().for_each(|binding| binding.undo(child));
         match fork_event.thread_of {
-            Some(process) => self.adopt_thread(child, process, fork_event.filtered),
+            Some(process) => self.tracees.add_thread(child, process, fork_event.filtered),
             None => {
-                self.adopt(child, fork_event.parent, TaskMode::Untranslated, fork_event.filtered);
+                self.tracees.add_process(
+                    child,
+                    fork_event.parent,
+                    TaskMode::Untranslated,
+                    fork_event.filtered,
+                );
                 fork_event.calls.iter().for_each(|calls| self.inherit_calls(child, calls));
-                if let Some(process) = self.process(child) {
+                if let Some(process) = self.tracees.process(child) {
                     (process.limits, process.shares) = (fork_event.limits, fork_event.shares);
                 }
             }
         }
-        self.tasks.entry(child).and_modify(|task| task.trap_action = fork_event.trap_action);
+        self.tracees.tasks.entry(child).and_modify(|task| task.trap_action = fork_event.trap_action);
         let Some((cache, slot)) = fork_event.home else { return drop(trace::resume(child, 0)) };
         match self.assign_child(child, &cache, slot) {
             Ok(()) => {}
@@ -170,8 +181,9 @@ impl Tracer {
                 self.detach(child, Some("could not get a translation of its own".to_owned()), 0)
             }
         }
-        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.state().is_detach_ready());
-        if self.finishing || self.other_threads(child).iter().any(leaves) {
+        let leaves =
+            |other: &u32| self.tracees.tasks.get(other).is_some_and(|task| task.state().is_detach_ready());
+        if self.finishing || self.tracees.other_threads(child).iter().any(leaves) {
             self.request_detach(child, None);
         } else if let Some((_, reason)) = self.detach_last.first() {
             self.request_detach(child, Some(reason.clone()));
@@ -191,7 +203,7 @@ impl Tracer {
         super::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
-        if !self.other_threads(child).is_empty() {
+        if !self.tracees.other_threads(child).is_empty() {
             self.check_restartable(child, THREADS)?;
         }
         // Another thread may have added a region while this one was created.
@@ -201,21 +213,21 @@ impl Tracer {
         }
         let context = if cache.borrow().is_whole_in(&maps) {
             match self.assign_slot(child, cache) {
-                Err(TraceError::Detach(_)) if self.can_assign_apart(child, cache) => {
+                Err(TraceError::Detach(_)) if self.tracees.can_assign_apart(child, cache) => {
                     self.assign_apart(child, cache)?
                 }
                 context => context?,
             }
-        } else if self.task(child)?.filtered {
+        } else if self.tracees.task(child)?.filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
         } else {
             self.assign_apart(child, cache)?
         };
-        if !self.other_threads(child).is_empty() {
+        if !self.tracees.other_threads(child).is_empty() {
             // The kernel reports only one of two threads that end the process at the same time.
             cache.borrow_mut().watch(number::EXIT_GROUP, true);
         }
-        self.task(child)?.mode = TaskMode::Native(context);
+        self.tracees.task(child)?.mode = TaskMode::Native(context);
         if self.reading {
             // The counts of the slot's previous user belong to the answer.
             self.record_counts(child, None);
@@ -225,18 +237,18 @@ impl Tracer {
 
     /// A new program is before its first instruction.
     pub(super) fn executed(&mut self, tid: u32) -> ActionResult {
-        if let Some(process) = self.process(tid) {
+        if let Some(process) = self.tracees.process(tid) {
             process.unconfirmed = false;
         }
         self.announce_children(tid);
         self.close_executed(tid)?;
         // Handlers of signals do not survive, nor do the descriptors that matter here.
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         (task.trap_action, task.age) = (None, TranslationAge::default());
         let effect = task.apply(TaskEvent::Executed);
         self.carry_out(tid, effect);
-        self.release_parents(tid);
-        if let Some(process) = self.process(tid) {
+        self.tracees.release_parents(tid);
+        if let Some(process) = self.tracees.process(tid) {
             (process.flush, process.no_restarts, process.shares) = (None, false, false);
             // The memory that was to be unmapped is gone.
             process.unmaps = None;
@@ -257,7 +269,7 @@ impl Tracer {
         if self.settings.fixed_layout {
             trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
         }
-        self.task(tid)?.mode = TaskMode::Native(context);
+        self.tracees.task(tid)?.mode = TaskMode::Native(context);
         self.bind_to_cpu(tid);
         Ok(TaskAction::Enter(registers))
     }
@@ -270,7 +282,7 @@ impl Tracer {
     fn check_inherited(&mut self, tid: u32) -> TraceResult {
         let status = crate::host::proc::text(format!("/proc/{tid}/status"))?;
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         // It may have failed to install one.
         task.filtered &= field("Seccomp:") != Some("0");
         if task.filtered {
@@ -286,18 +298,18 @@ impl Tracer {
 
     /// The program before has executed its last instruction: the system call.
     pub(super) fn close_executed(&mut self, tid: u32) -> TraceResult {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let asked = task.exec_pc.take();
         if let TaskMode::Translated(context) = &mut task.mode {
             let behind = asked.map(|pc| TranslatedPc::of_call(pc + 2));
             if !behind.is_some_and(|position| context.exit_at(position)) {
-                self.lose(tid, "executed a program from an unknown program point");
+                self.tracees.lose(tid, "executed a program from an unknown program point");
             }
         }
         self.end_listing(tid);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::Exec);
-        self.task(tid)?.calls = None;
+        self.tracees.task(tid)?.calls = None;
         Ok(())
     }
 }

@@ -29,7 +29,7 @@ impl Tracer {
     /// or half of the limit. The program might need the other half.
     pub(super) fn allowance(&self, tid: u32) -> u64 {
         let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
-        let process = self.tasks.get(&tid).map(|task| task.process);
+        let process = self.tracees.tasks.get(&tid).map(|task| task.process);
         let reported = |process| self.reported(LimitOwner::Process(process), real)[0];
         let spare = process.map_or(0, |process| real[0].saturating_sub(reported(process)));
         spare.max(real[0] / 2)
@@ -38,9 +38,9 @@ impl Tracer {
     /// The limits that a process believes in where the kernel has these for it.
     fn reported(&self, whose: LimitOwner, real: AddressLimits) -> AddressLimits {
         let remembered = match whose {
-            LimitOwner::Process(process) => self.processes[process].limits,
+            LimitOwner::Process(process) => self.tracees.processes[process].limits,
             LimitOwner::EarlyChild(child) => {
-                self.fork_events.get(&child).and_then(|fork_event| fork_event.limits)
+                self.tracees.fork_events.get(&child).and_then(|fork_event| fork_event.limits)
             }
         };
         remembered.filter(|remembered| remembered.real == real).map_or(real, |remembered| remembered.reported)
@@ -48,16 +48,19 @@ impl Tracer {
 
     fn note_limits(&mut self, whose: LimitOwner, limits: ReportedLimits) {
         match whose {
-            LimitOwner::Process(process) => self.processes[process].limits = Some(limits),
+            LimitOwner::Process(process) => self.tracees.processes[process].limits = Some(limits),
             LimitOwner::EarlyChild(child) => {
-                self.fork_events.entry(child).and_modify(|fork_event| fork_event.limits = Some(limits));
+                self.tracees
+                    .fork_events
+                    .entry(child)
+                    .and_modify(|fork_event| fork_event.limits = Some(limits));
             }
         }
     }
 
     /// Handles a call that reads or sets the limits on addresses.
     pub(super) fn handle_limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> ActionResult {
-        let filtered = self.task(tid)?.filtered;
+        let filtered = self.tracees.task(tid)?.filtered;
         // If no call can be made on its behalf, the program gets the limit that it asks for, with the
         // tracer's addresses included.
         let target = self.target(tid, call.of).filter(|_| !filtered);
@@ -87,11 +90,14 @@ impl Tracer {
     /// it is not followed. A parent may name its child before that has stopped.
     fn target(&self, tid: u32, id: u32) -> Option<(u32, LimitOwner)> {
         let of = if id == 0 { tid } else { id };
-        let whose = match self.tasks.get(&of) {
+        let whose = match self.tracees.tasks.get(&of) {
             Some(task) => LimitOwner::Process(task.process),
-            None => {
-                self.fork_events.get(&of)?.thread_of.map_or(LimitOwner::EarlyChild(of), LimitOwner::Process)
-            }
+            None => self
+                .tracees
+                .fork_events
+                .get(&of)?
+                .thread_of
+                .map_or(LimitOwner::EarlyChild(of), LimitOwner::Process),
         };
         // In another PID namespace an id belongs to another process.
         let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
@@ -110,7 +116,7 @@ impl Tracer {
         let Some(address) = call.new else { return Ok(()) };
         let reported = read_limits(tid, address)?;
         let real = widened(reported, real, remembered);
-        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tracees.tasks.get(&tid).map(|task| &task.mode) else {
             return Ok(());
         };
         let cache = context.cache.borrow();

@@ -63,7 +63,7 @@ impl Tracer {
         if !in_proc {
             return Ok(TaskAction::Resume);
         }
-        if self.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
+        if self.tracees.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
             return Ok(TaskAction::Resume);
         }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
@@ -72,7 +72,7 @@ impl Tracer {
         match remote.call(rax, [rdi, rsi, rdx, r10, r8, r9]) {
             Ok(descriptor) => {
                 if let Some(file) = file_of(tid, descriptor) {
-                    self.task(tid)?.listing = Some(MapsListing::new(descriptor, file));
+                    self.tracees.task(tid)?.listing = Some(MapsListing::new(descriptor, file));
                     cache.borrow_mut().watch_listing(true);
                 }
                 Ok(TaskAction::Emulate { registers, result: descriptor })
@@ -83,7 +83,7 @@ impl Tracer {
 
     /// Whether a list is open already. One whose descriptor got lost is forgotten.
     fn reads_another(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let Some(listing) = &self.task(tid)?.listing else { return Ok(false) };
+        let Some(listing) = &self.tracees.task(tid)?.listing else { return Ok(false) };
         let open = listing.is_untouched(tid);
         if !open {
             self.forget_listing(tid)?;
@@ -92,7 +92,7 @@ impl Tracer {
     }
 
     fn cache_of(&mut self, tid: u32) -> Result<Rc<RefCell<CodeCacheMapping>>, TraceError> {
-        match &self.task(tid)?.mode {
+        match &self.tracees.task(tid)?.mode {
             TaskMode::Translated(context) => Ok(context.cache.clone()),
             _ => Err(TraceError::Gone),
         }
@@ -101,7 +101,7 @@ impl Tracer {
     /// A descriptor is about to be read.
     pub(super) fn handle_read(&mut self, tid: u32, registers: Registers) -> ActionResult {
         let cache = self.cache_of(tid)?;
-        let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
+        let listing = self.tracees.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
         let Some(listing) = listing else { return Ok(TaskAction::Resume) };
         if !listing.is_untouched(tid) {
             self.forget_listing(tid)?;
@@ -128,7 +128,7 @@ impl Tracer {
     /// `lseek(2)`: 0 is `SEEK_SET`.
     pub(super) fn handle_seek(&mut self, tid: u32, registers: Registers) -> ActionResult {
         const SEEK_SET: u64 = 0;
-        let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
+        let listing = self.tracees.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
         let Some(listing) = listing else { return Ok(TaskAction::Resume) };
         if (registers.rsi, registers.rdx & 0xffff_ffff) != (0, SEEK_SET) {
             self.hand_over(tid)?;
@@ -141,7 +141,8 @@ impl Tracer {
     /// One of [`OTHER_USES`](crate::host::maps_listing::OTHER_USES) is about to be called.
     pub(super) fn handle_use(&mut self, tid: u32, registers: &Registers) -> ActionResult {
         let Registers { rax, rdi, rsi, .. } = *registers;
-        if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi])) {
+        if self.tracees.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi]))
+        {
             self.hand_over(tid)?;
         }
         Ok(TaskAction::Resume)
@@ -150,7 +151,7 @@ impl Tracer {
     /// Hands the list over to the kernel, from the current offset on.
     fn hand_over(&mut self, tid: u32) -> TraceResult {
         let cache = self.cache_of(tid)?;
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         if let Some(listing) =
             task.listing.as_ref().filter(|listing| listing.is_untouched(tid) && !task.filtered)
         {
@@ -165,14 +166,14 @@ impl Tracer {
     }
 
     fn forget_listing(&mut self, tid: u32) -> TraceResult {
-        self.task(tid)?.listing = None;
+        self.tracees.task(tid)?.listing = None;
         self.cache_of(tid)?.borrow_mut().watch_listing(false);
         Ok(())
     }
 
     /// A process leaves its translation: calls that were watched for its list only are not watched any more.
     pub(super) fn end_listing(&mut self, tid: u32) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         if let (Some(_), TaskMode::Translated(context) | TaskMode::Native(context)) =
             (task.listing.take(), &task.mode)
         {
@@ -187,8 +188,9 @@ impl Tracer {
         from: &Rc<RefCell<CodeCacheMapping>>,
         to: &mut CodeCacheMapping,
     ) {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let lists = self.threads_of(process).filter(|(_, task)| task.listing.is_some()).count() as u32;
+        let Some(process) = self.tracees.tasks.get(&tid).map(|task| task.process) else { return };
+        let lists =
+            self.tracees.threads_of(process).filter(|(_, task)| task.listing.is_some()).count() as u32;
         let mut from = from.borrow_mut();
         let left = from.listings.saturating_sub(lists);
         from.watch_listings(left);
@@ -197,7 +199,7 @@ impl Tracer {
 
     /// A descriptor is about to be closed.
     pub(super) fn handle_close(&mut self, tid: u32, registers: Registers) -> ActionResult {
-        if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
+        if self.tracees.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
             self.forget_listing(tid)?;
         }
         Ok(TaskAction::Resume)
@@ -207,7 +209,7 @@ impl Tracer {
     pub(super) fn emulate_call(&mut self, tid: u32, registers: Registers, rax: u64) -> TraceResult {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
-        self.task(tid)?.last_pc = None;
+        self.tracees.task(tid)?.last_pc = None;
         self.resume_checked(tid)
     }
 
@@ -221,7 +223,7 @@ impl Tracer {
         let rax = result.unwrap_or_else(|error| refusal(&error));
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
-        self.task(tid)?.last_pc = None;
+        self.tracees.task(tid)?.last_pc = None;
         Ok(())
     }
 }

@@ -49,12 +49,12 @@ impl Tracer {
     /// Takes a stopped task out of translated code at its program point, and returns its registers. `None` if
     /// it has no translation.
     pub(super) fn restore_native_state(&mut self, tid: u32) -> Result<Option<Registers>, TraceError> {
-        if matches!(self.task(tid)?.mode, TaskMode::Untranslated) {
+        if matches!(self.tracees.task(tid)?.mode, TaskMode::Untranslated) {
             return Ok(None);
         }
         let mut registers = trace::registers(tid)?;
         let pc = self.pc(tid, &registers)?;
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let mut context = match std::mem::replace(&mut task.mode, TaskMode::Untranslated) {
             TaskMode::Untranslated => return Ok(None),
             TaskMode::Native(context) => {
@@ -76,7 +76,7 @@ impl Tracer {
         task.mode = TaskMode::Native(context);
         if point.is_none() {
             let process = task.process;
-            self.processes[process]
+            self.tracees.processes[process]
                 .lose(format!("internal error: nothing is known of {pc:#x} in translated code"));
             return Err(TraceError::Gone);
         }

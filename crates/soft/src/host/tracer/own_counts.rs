@@ -65,7 +65,7 @@ impl Tracer {
     /// The counts of a thread up to the system call that it is about to make; `None` where they are unknown.
     fn own_totals(&mut self, tid: u32, registers: &Registers, events: EventSet) -> Option<EventTotals> {
         let pc = self.pc(tid, registers).ok()?;
-        let task = self.tasks.get_mut(&tid)?;
+        let task = self.tracees.tasks.get_mut(&tid)?;
         let TaskMode::Translated(context) = &task.mode else { return None };
         let current = context.read_out(TranslatedPc::new(pc, registers), events)?.ok()?;
         let Ok(carried) = task.carried.get_or_insert_with(|| Ok(EventTotals::new())) else { return None };

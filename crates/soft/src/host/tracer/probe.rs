@@ -46,8 +46,9 @@ impl Tracer {
     /// Resumes a task in translated code, for one instruction if a probe looks.
     pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         self.note_pc(tid)?;
-        let stepped = self.probe.is_some() || self.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
-        match self.tasks.get(&tid).map(|task| &task.mode) {
+        let stepped =
+            self.probe.is_some() || self.tracees.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
+        match self.tracees.tasks.get(&tid).map(|task| &task.mode) {
             Some(TaskMode::Translated(_)) if stepped => Ok(trace::step(tid, signal)?),
             // On the way into a handler or back, one instruction of native code only.
             Some(TaskMode::Native(_)) => Ok(trace::step(tid, signal)?),
@@ -87,7 +88,7 @@ impl Tracer {
 
     fn order(&mut self, tid: u32) -> Result<ProbeOrder, TraceError> {
         let Some(probe) = &mut self.probe else { return Ok(ProbeOrder::GoOn) };
-        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tracees.tasks.get(&tid).map(|task| &task.mode) else {
             return Ok(ProbeOrder::GoOn);
         };
         let mut program = trace::registers(tid)?;

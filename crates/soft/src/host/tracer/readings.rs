@@ -78,9 +78,9 @@ impl Tracer {
     pub(super) fn request_counts(&mut self) {
         self.reading = true;
         self.answered.clear();
-        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        let tasks: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         for tid in tasks {
-            let Some(task) = self.tasks.get(&tid) else { continue };
+            let Some(task) = self.tracees.tasks.get(&tid) else { continue };
             match (&task.mode, task.state().vfork_wait()) {
                 (TaskMode::Untranslated, _) => {}
                 // It does not execute translated code now.
@@ -109,7 +109,7 @@ impl Tracer {
     }
 
     fn is_translated(&self, tid: u32, pc: u64) -> bool {
-        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tracees.tasks.get(&tid).map(|task| &task.mode) else {
             return false;
         };
         context.cache.borrow().translation.point_at(pc).is_some()
@@ -127,7 +127,7 @@ impl Tracer {
 
     /// Reads the counts of a task that does not run; `at` is where it is in translated code.
     pub(super) fn record_counts(&mut self, tid: u32, at: Option<TranslatedPc>) {
-        let Some(task) = self.tasks.get(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
         let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
             Some(position) => {
@@ -159,7 +159,7 @@ impl Tracer {
             true => std::mem::take(&mut self.ended_profile),
             false => CodeProfile::default(),
         };
-        let lines = self.processes.iter().enumerate().map(|(i, process)| {
+        let lines = self.tracees.processes.iter().enumerate().map(|(i, process)| {
             let answers = answers.remove(&i).unwrap_or_default();
             let totals = match sums {
                 Some(events) => sums_of(process, answers, events),
@@ -183,7 +183,8 @@ impl Tracer {
     /// The number of processes that still run when counting ends: detached ones, and those that cannot be
     /// detached yet.
     fn running(&self) -> usize {
-        let waiting = self.tasks.values().filter(|task| !task.state().is_ended()).map(|task| task.process);
+        let waiting =
+            self.tracees.tasks.values().filter(|task| !task.state().is_ended()).map(|task| task.process);
         waiting.chain(self.detached_processes.iter().copied()).collect::<HashSet<_>>().len()
     }
 
@@ -194,7 +195,7 @@ impl Tracer {
         }
         self.answered.clear();
         let waiting = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().vfork_wait()?.pc));
-        let waiting: Vec<(u32, u64)> = self.tasks.iter().filter_map(waiting).collect();
+        let waiting: Vec<(u32, u64)> = self.tracees.tasks.iter().filter_map(waiting).collect();
         waiting.into_iter().for_each(|(tid, pc)| self.record_counts(tid, Some(TranslatedPc::of_call(pc))));
         let text = self.snapshot(protocol::LAST);
         self.send_report(socket, &text);
@@ -204,7 +205,8 @@ impl Tracer {
     /// wait for it.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
         let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
-        if self.finishing && self.early_children.is_empty() && self.tasks.values().all(waits) {
+        if self.finishing && self.tracees.early_children.is_empty() && self.tracees.tasks.values().all(waits)
+        {
             self.report(socket);
         }
     }

@@ -21,7 +21,9 @@ impl Tracer {
     /// Searches all code of a process for restartable sequences, once. Parts of files without any are
     /// remembered for all processes.
     pub(super) fn check_restartable(&mut self, tid: u32, beside: &str) -> TraceResult {
-        let Some(process) = self.process(tid).filter(|process| !process.no_restarts) else { return Ok(()) };
+        let Some(process) = self.tracees.process(tid).filter(|process| !process.no_restarts) else {
+            return Ok(());
+        };
         process.no_restarts = true;
         let maps = MemoryMaps::read(tid)?;
         // Shared memory is not translated. The code cache itself is shared, and is not searched.
@@ -41,18 +43,18 @@ impl Tracer {
     /// beside such memory, restartable sequences are looked for.
     pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         if shares(tid, registers) {
-            self.process(tid).into_iter().for_each(|process| process.shares = true);
+            self.tracees.process(tid).into_iter().for_each(|process| process.shares = true);
             // A parent that shares the memory (vfork) continues in it.
-            let parents = self.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
+            let parents = self.tracees.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
             let parents: Vec<(u32, usize)> = parents.map(|(parent, task)| (*parent, task.process)).collect();
-            parents.iter().for_each(|(_, process)| self.processes[*process].shares = true);
+            parents.iter().for_each(|(_, process)| self.tracees.processes[*process].shares = true);
             let checked = self.check_restartable(tid, SHARED);
             if let Err(TraceError::Detach(reason)) = &checked {
                 parents.iter().for_each(|(parent, _)| self.request_detach(*parent, Some(reason.clone())));
             }
             return checked;
         }
-        match self.process(tid).is_some_and(|process| process.shares) {
+        match self.tracees.process(tid).is_some_and(|process| process.shares) {
             true if brings_signature(tid, registers)? => Err(found(SHARED)),
             _ => Ok(()),
         }

@@ -42,6 +42,7 @@ impl Tracer {
     pub(super) fn next_check_in(&self) -> Option<Duration> {
         let every = self.check_interval()?;
         let waiting = self
+            .tracees
             .tasks
             .values()
             .filter(|task| matches!(task.mode, TaskMode::Translated(_)) && self.has_rounds(task.age));
@@ -70,11 +71,11 @@ impl Tracer {
         }
         let now = Instant::now();
         self.last_age_check = now;
-        let due = self.tasks.iter().filter(|(_, task)| task.age.next.is_none_or(|next| next <= now));
+        let due = self.tracees.tasks.iter().filter(|(_, task)| task.age.next.is_none_or(|next| next <= now));
         let due: Vec<u32> = due.map(|(tid, _)| *tid).collect();
         for tid in due {
             let next = now + self.check_age(tid, every);
-            self.tasks.entry(tid).and_modify(|task| task.age.next = Some(next));
+            self.tracees.tasks.entry(tid).and_modify(|task| task.age.next = Some(next));
         }
     }
 
@@ -84,7 +85,7 @@ impl Tracer {
             self.cancel_retranslation(tid);
             return CHECK_SELDOM;
         }
-        let asked = self.tasks.get(&tid).and_then(|task| task.age.request);
+        let asked = self.tracees.tasks.get(&tid).and_then(|task| task.age.request);
         match asked {
             Some(asked) => self.interrupt_for_retranslation(tid, asked),
             None => match self.time_left(tid) {
@@ -98,7 +99,7 @@ impl Tracer {
     /// Lets a program stop before its next system call. No other program shares its translation from now on.
     fn stop_at_calls(&mut self, tid: u32) {
         let (Some(ran_ns), Some(kernel_ticks)) = (ran_ns(tid), kernel_ticks(tid)) else { return };
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         let TaskMode::Translated(context) = &task.mode else { return };
         let cache = context.cache.clone();
         task.age.request = Some(RetranslationRequest { ran_ns, kernel_ticks });
@@ -122,12 +123,12 @@ impl Tracer {
             return self.cancel_retranslation(tid);
         }
         let interrupted = trace::interrupt(tid).is_ok();
-        self.tasks.entry(tid).and_modify(|task| task.age.interrupted = interrupted);
+        self.tracees.tasks.entry(tid).and_modify(|task| task.age.interrupted = interrupted);
     }
 
     /// A program that was to stop for another translation gets none for now.
     pub(super) fn cancel_retranslation(&mut self, tid: u32) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         if let Some(asked) = task.age.request.take() {
             task.age.postpone(asked.ran_ns);
             if let TaskMode::Translated(context) | TaskMode::Native(context) = &task.mode {
@@ -139,7 +140,7 @@ impl Tracer {
     /// The time to the next check; `None` where the program is to be retranslated now.
     fn time_left(&mut self, tid: u32) -> Option<Duration> {
         let retranslation = self.settings.retranslation;
-        let task = self.tasks.get_mut(&tid)?;
+        let task = self.tracees.tasks.get_mut(&tid)?;
         let TaskMode::Translated(context) = &task.mode else { return Some(CHECK_SELDOM) };
         let Some(now) = ran_ns(tid) else { return Some(CHECK_SELDOM) };
         let cache = context.cache.borrow();
@@ -161,29 +162,29 @@ impl Tracer {
     /// Whether a task can move to a new translation. It must be the only thread of its process, without a
     /// pending suspend, detach or flush.
     fn can_retranslate(&self, tid: u32) -> bool {
-        let Some(task) = self.tasks.get(&tid) else { return false };
+        let Some(task) = self.tracees.tasks.get(&tid) else { return false };
         let TaskMode::Translated(context) = &task.mode else { return false };
         let free = task.state().is_free() && !task.filtered;
-        let process = &self.processes[task.process];
+        let process = &self.tracees.processes[task.process];
         let counts = process.lost.is_none() && process.flush.is_none();
         let may = self.probe.is_none()
             && !self.finishing
             && !self.is_detached_last(tid)
             && self.has_rounds(task.age);
-        if !free || !counts || !may || self.has_other_threads(tid) {
+        if !free || !counts || !may || self.tracees.has_other_threads(tid) {
             return false;
         }
-        let lends = self.tasks.values().any(|other| other.waits_for_child(tid));
+        let lends = self.tracees.borrows(tid);
         // A child that has not stopped yet needs its parent's slot. One that has stopped would need a new
         // translation as well.
-        let alone = !lends && !self.is_shared(tid, &context.cache);
+        let alone = !lends && !self.tracees.is_shared(tid, &context.cache);
         // With a limit on addresses there is no room for two translations.
         alone && self.allowance(tid) == u64::MAX
     }
 
     /// Whether an interrupted task is to be retranslated now.
     pub(super) fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let interrupted = std::mem::take(&mut task.age.interrupted) && task.age.request.is_some();
         if !interrupted || self.is_about_to_stop(tid)? {
             return Ok(false);
@@ -199,7 +200,7 @@ impl Tracer {
     /// may be restarted, nor where masked elements are counted, nor before a signal for a fault.
     fn is_at_rest(&mut self, tid: u32) -> Result<bool, TraceError> {
         let registers = trace::registers(tid)?;
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
+        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else { return Ok(false) };
         let point = context.cache.borrow().translation.point_at(registers.rip);
         let status = status(tid);
         let faults = OF_FAULTS.iter().any(|signal| has_signal(&status, "SigPnd:", *signal));
@@ -208,7 +209,7 @@ impl Tracer {
 
     /// Whether a task that has stopped before a system call is to be retranslated now.
     pub(super) fn may_retranslate_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
-        if self.task(tid)?.age.request.is_none() {
+        if self.tracees.task(tid)?.age.request.is_none() {
             return Ok(false);
         }
         let ends = [number::EXECVE, number::EXECVEAT, number::EXIT, number::EXIT_GROUP].contains(&number);

@@ -138,23 +138,12 @@ impl Tracer {
         allowance: u64,
         shares: bool,
     ) -> Result<CodeCacheMapping, TraceError> {
-        let process = self.task(tid)?.process;
+        let process = self.tracees.task(tid)?.process;
         let mut cache = CodeCacheMapping::new(tid, registers, maps, allowance, self.settings.translation)?;
         if shares {
             cache.open_for(process, maps);
         }
         Ok(cache)
-    }
-
-    /// Whether a new process can get a translation of its own, where other programs have taken all slots of
-    /// its parent's.
-    pub(super) fn can_assign_apart(&self, child: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        let Some(task) = self.tasks.get(&child) else { return false };
-        let lent = self.tasks.values().any(|parent| parent.waits_for_child(child));
-        cache.borrow().shared_code.is_used_by_others()
-            && !lent
-            && !task.filtered
-            && self.other_threads(child).is_empty()
     }
 
     /// A slot in a translation of its own for a new process in native state.
@@ -178,7 +167,8 @@ impl Tracer {
     /// Whether a call changes code that a process can execute, or could. In a shared translation, other code
     /// belongs to other processes.
     pub(super) fn changes_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
-        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.tracees.task(tid)?.mode
+        else {
             return Err(TraceError::Gone);
         };
         let cache = context.cache.borrow();
@@ -193,7 +183,9 @@ impl Tracer {
 
     /// Notes a call that makes the translation of a task invalid.
     pub(super) fn note_change(&mut self, tid: u32, call: &MappingCall) -> TraceResult {
-        let TaskMode::Translated(context) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let TaskMode::Translated(context) = &mut self.tracees.task(tid)?.mode else {
+            return Err(TraceError::Gone);
+        };
         let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
         let mut cache = context.cache.borrow_mut();
         let ranges = call.ranges.iter();
@@ -217,7 +209,9 @@ impl Tracer {
 
     /// Whether a call maps executable memory, or changes an executable mapping.
     pub(super) fn concerns_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
-        let TaskMode::Translated(context) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let TaskMode::Translated(context) = &mut self.tracees.task(tid)?.mode else {
+            return Err(TraceError::Gone);
+        };
         if call.code {
             return Ok(true);
         }
@@ -228,7 +222,8 @@ impl Tracer {
     /// Whether a task's translation has code that the task cannot execute. Another process had it there, and
     /// may have ended since.
     pub(super) fn is_stale(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.tracees.task(tid)?.mode
+        else {
             return Err(TraceError::Gone);
         };
         let maps = context.maps.read(tid).map_err(TraceError::of_maps)?;
@@ -238,7 +233,7 @@ impl Tracer {
     /// Whether a process executes a translation alone. If it is the only one, the translation is closed for
     /// others. No call can be made on behalf of a process that filters its calls.
     pub(super) fn is_sole_user(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let process = task.process;
         let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();
@@ -257,7 +252,8 @@ impl Tracer {
         process: usize,
         home: &Rc<RefCell<CodeCacheMapping>>,
     ) -> Result<bool, TraceError> {
-        let alone = home.borrow().shared_code.is_all_of(process) && !self.is_mapped_elsewhere(tid, home);
+        let alone =
+            home.borrow().shared_code.is_all_of(process) && !self.tracees.is_mapped_elsewhere(tid, home);
         let takes = alone && !self.is_stale(tid)?;
         if takes {
             home.borrow_mut().shared_code.shut();
@@ -271,11 +267,13 @@ impl Tracer {
         tid: u32,
         registers: Registers,
     ) -> Result<Option<(u64, u64)>, TraceError> {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else {
+            return Err(TraceError::Gone);
+        };
         let gadget = context.cache.borrow().gadget();
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
         let result = RemoteSyscalls::new(tid, gadget).call(rax, [rdi, rsi, rdx, r10, r8, r9]);
-        self.forget_maps(tid);
+        self.tracees.forget_maps(tid);
         let fresh = remapped(&registers, &result);
         self.step_over_call(tid, registers, result)?;
         Ok(fresh)
@@ -283,7 +281,7 @@ impl Tracer {
 
     /// Whether a process that has mapped code in these ranges stays where it is translated.
     pub(super) fn is_admitted(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<bool, TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let process = task.process;
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();

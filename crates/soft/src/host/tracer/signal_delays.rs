@@ -82,7 +82,7 @@ impl Tracer {
         pc: u64,
         arrival: SignalArrival,
     ) -> Result<bool, TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         // A stop before a system call is at the call itself.
         let next = match &task.mode {
             TaskMode::Translated(context) if task.throttle.back.is_some() => {
@@ -118,7 +118,7 @@ impl Tracer {
         match info.code() {
             SI_TIMER => true,
             SI_KERNEL => OF_TIMERS.contains(&info.number()),
-            SI_TKILL => self.has_other_threads(tid),
+            SI_TKILL => self.tracees.has_other_threads(tid),
             _ => false,
         }
     }
@@ -143,7 +143,7 @@ impl Tracer {
     /// Sends delayed signals before a system call behind which the process expects no signal of that source.
     pub(super) fn send_delayed_before_call(&mut self, tid: u32) {
         if !self.delayed_signals.is_empty() {
-            let all: Vec<u32> = self.other_threads(tid).into_iter().chain([tid]).collect();
+            let all: Vec<u32> = self.tracees.other_threads(tid).into_iter().chain([tid]).collect();
             self.send_matching(|delayed| all.contains(&delayed.tid));
         }
     }
@@ -179,9 +179,10 @@ impl Tracer {
     /// A task has ended, or is about to. A timer's signal to its process goes to another thread.
     pub(super) fn pass_on_delayed(&mut self, tid: u32) {
         if self.delayed_signals.iter().any(|delayed| delayed.tid == tid) {
-            let stays =
-                |other: &u32| self.tasks.get(other).is_some_and(|task| !task.state().is_detach_ready());
-            let heir = self.other_threads(tid).into_iter().find(stays);
+            let stays = |other: &u32| {
+                self.tracees.tasks.get(other).is_some_and(|task| !task.state().is_detach_ready())
+            };
+            let heir = self.tracees.other_threads(tid).into_iter().find(stays);
             self.delayed_signals
                 .retain(|delayed| delayed.tid != tid || heir.is_some() && delayed.info.code() == SI_KERNEL);
             for delayed in self.delayed_signals.iter_mut().filter(|delayed| delayed.tid == tid) {
@@ -191,7 +192,7 @@ impl Tracer {
     }
 
     fn send_to(&self, tid: u32, signal: i32) -> Result<(), TraceError> {
-        let task = self.tasks.get(&tid).ok_or(TraceError::Gone)?;
-        Ok(trace::send_signal(self.processes[task.process].pid, tid, signal)?)
+        let task = self.tracees.tasks.get(&tid).ok_or(TraceError::Gone)?;
+        Ok(trace::send_signal(self.tracees.processes[task.process].pid, tid, signal)?)
     }
 }

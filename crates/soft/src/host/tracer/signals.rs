@@ -71,7 +71,7 @@ impl Tracer {
             super::restart_wait(tid)?;
             return Ok(TaskAction::Continue { signal: 0 });
         }
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         match &task.mode {
             TaskMode::Untranslated => Ok(TaskAction::Continue { signal }),
             TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
@@ -139,7 +139,7 @@ impl Tracer {
     /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous
     /// ones.
     pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         if matches!(task.mode, TaskMode::Native(_)) || task.is_stepped() {
             // The trap of a step would kill it if it were detached before.
             return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
@@ -149,7 +149,7 @@ impl Tracer {
     }
 
     fn is_behind_unreported_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
+        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else { return Ok(false) };
         let stops = context.cache.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
     }
@@ -158,7 +158,7 @@ impl Tracer {
     /// behind its instruction, else at its instruction pointer.
     pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, TraceError> {
         let before = registers.rip.wrapping_sub(1);
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
         let reached = told || self.is_behind_unreported_stop(tid, registers)?;
         Ok(if reached { before } else { registers.rip })
@@ -166,11 +166,11 @@ impl Tracer {
 
     /// Notes where a stopped task is in translated code, unless that is known.
     pub(super) fn note_pc(&mut self, tid: u32) -> Result<(), TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         if task.last_pc.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.task(tid)?.last_pc = Some(TranslatedPc::new(pc, &registers));
+            self.tracees.task(tid)?.last_pc = Some(TranslatedPc::new(pc, &registers));
         }
         Ok(())
     }
@@ -178,13 +178,13 @@ impl Tracer {
     /// Handles a signal on the way into a handler, or back from one.
     fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> ActionResult {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
-        let returning = self.task(tid)?.returning.take();
+        let returning = self.tracees.task(tid)?.returning.take();
         if !stepped {
             return Ok(TaskAction::Continue { signal });
         }
         self.restore_trap_handler(tid)?;
         let returns = returning.is_some();
-        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.task(tid)?.mode) {
+        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.tracees.task(tid)?.mode) {
             let cache = context.cache.clone();
             context.ledger.repeat_last(&cache.borrow(), block);
             self.change_budget(tid, -1);
@@ -213,7 +213,7 @@ impl Tracer {
         }
         if read {
             let action = (handler != SIG_DFL).then_some(bytes);
-            self.update_threads(tid, |task| task.trap_action = action)?;
+            self.tracees.update_threads(tid, |task| task.trap_action = action)?;
         }
         Ok(TaskAction::Resume)
     }
@@ -225,7 +225,7 @@ impl Tracer {
     ///
     /// Linux `kernel/signal.c`, `force_sig_info_to_task`.
     fn restore_trap_handler(&mut self, tid: u32) -> Result<(), TraceError> {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let Some(action) = task.trap_action.filter(|_| !task.filtered) else { return Ok(()) };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return Ok(()) };
         if has_signal(&status(tid), "SigCgt:", SIGTRAP) {
@@ -257,11 +257,11 @@ impl Tracer {
         // Without a handler it ends the process.
         let ends = !has_signal(&status(tid), "SigCgt:", signal);
         if ends {
-            let effect = self.task(tid)?.apply(TaskEvent::EndsProcess { exit_pc: None });
+            let effect = self.tracees.task(tid)?.apply(TaskEvent::EndsProcess { exit_pc: None });
             self.carry_out(tid, effect);
         }
         let mut info = trace::signal_info(tid)?;
-        let inside = |tracer: &mut Tracer| match &tracer.task(tid)?.mode {
+        let inside = |tracer: &mut Tracer| match &tracer.tracees.task(tid)?.mode {
             TaskMode::Translated(context) => {
                 Ok::<bool, TraceError>(context.cache.borrow().contains_code(info.address()))
             }
@@ -283,16 +283,16 @@ impl Tracer {
 
     /// A system call that a stop interrupts is made again: its instruction executes twice.
     pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), TraceError> {
-        if self.task(tid)?.state().is_in_group_stop() {
+        if self.tracees.task(tid)?.state().is_in_group_stop() {
             return Ok(());
         }
-        let effect = self.task(tid)?.apply(TaskEvent::GroupStopHandled);
+        let effect = self.tracees.task(tid)?.apply(TaskEvent::GroupStopHandled);
         self.carry_out(tid, effect);
         let registers = trace::registers(tid)?;
         if !restarts(&registers) {
             return Ok(());
         }
-        if let TaskMode::Translated(context) = &mut self.task(tid)?.mode {
+        if let TaskMode::Translated(context) = &mut self.tracees.task(tid)?.mode {
             let cache = context.cache.clone();
             let point = cache.borrow().translation.point_at(registers.rip);
             if let Some(FlowState::In { block, .. }) = point.map(|point| point.flow) {
@@ -305,13 +305,13 @@ impl Tracer {
 
     /// The block of the system call before which a task has stopped.
     pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, TraceError> {
-        let stop = self.task(tid)?.stopped_at;
+        let stop = self.tracees.task(tid)?.stopped_at;
         stop.map_or(Ok(None), |stop| self.block_at(tid, stop))
     }
 
     /// The block in which a task is, by its instruction pointer in translated code.
     pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, TraceError> {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(None) };
+        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else { return Ok(None) };
         let point = context.cache.borrow().translation.point_at(pc);
         match point.map(|point| point.flow) {
             Some(FlowState::In { block, .. }) => Ok(Some(block)),
@@ -323,7 +323,7 @@ impl Tracer {
     pub(super) fn return_from_handler(&mut self, tid: u32) -> ActionResult {
         let block = self.block_of_call(tid)?;
         self.restore_native_state(tid)?;
-        self.task(tid)?.returning = block;
+        self.tracees.task(tid)?.returning = block;
         Ok(TaskAction::Continue { signal: 0 })
     }
 }

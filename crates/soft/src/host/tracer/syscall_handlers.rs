@@ -43,12 +43,12 @@ impl Tracer {
                 if let Some(reason) = crate::host::program_file::unfollowable(tid, folder, path) {
                     return Err(TraceError::Detach(reason));
                 }
-                self.task(tid)?.exec_pc = Some(registers.rip);
+                self.tracees.task(tid)?.exec_pc = Some(registers.rip);
                 Ok(TaskAction::Resume)
             }
             SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
             SyscallAction::End => {
-                if *self.task(tid)?.state().request() != StopRequest::None {
+                if *self.tracees.task(tid)?.state().request() != StopRequest::None {
                     return Ok(TaskAction::Resume);
                 }
                 let exit_pc = registers.rip + 2;
@@ -56,14 +56,14 @@ impl Tracer {
                     number::EXIT_GROUP => TaskEvent::EndsProcess { exit_pc: Some(exit_pc) },
                     _ => TaskEvent::EndsThread { exit_pc },
                 };
-                let effect = self.task(tid)?.apply(event);
+                let effect = self.tracees.task(tid)?.apply(event);
                 self.carry_out(tid, effect);
                 Ok(TaskAction::Resume)
             }
             SyscallAction::InstallFilter if !self.is_sole_user(tid)? => Ok(TaskAction::Flush),
             SyscallAction::InstallFilter => {
                 // It can be for all threads.
-                self.update_threads(tid, |task| task.filtered = true)?;
+                self.tracees.update_threads(tid, |task| task.filtered = true)?;
                 Ok(TaskAction::Resume)
             }
             SyscallAction::Answer { address, value } => {
@@ -101,7 +101,9 @@ impl Tracer {
 
     /// Discards the bytes of a range: the mappings stay.
     fn discard_memory(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> ActionResult {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else {
+            return Err(TraceError::Gone);
+        };
         let changes = context.cache.borrow().translation.touches_fixed(range.0, range.1);
         if !changes {
             return Ok(TaskAction::Resume);
@@ -115,8 +117,10 @@ impl Tracer {
 
     /// Handles a call that changes mappings: translations of code there become invalid.
     fn change_mappings(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> ActionResult {
-        let among = self.has_other_threads(tid);
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let among = self.tracees.has_other_threads(tid);
+        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else {
+            return Err(TraceError::Gone);
+        };
         let home = context.cache.clone();
         let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
         if call.ranges.iter().any(ours) {
@@ -137,14 +141,14 @@ impl Tracer {
         // The address of new or moved code is not known before the call.
         let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
         let stale = !changes && !joint && places && self.is_stale(tid)?;
-        self.forget_maps(tid);
-        if let Some(process) = self.process(tid).filter(|_| call.code) {
+        self.tracees.forget_maps(tid);
+        if let Some(process) = self.tracees.process(tid).filter(|_| call.code) {
             process.no_restarts = false;
         }
         if joint {
             return self.map_shared_code(tid, call, registers);
         }
-        let shared = places && self.is_shared(tid, &home);
+        let shared = places && self.tracees.is_shared(tid, &home);
         if !changes && !shared && !stale {
             return Ok(TaskAction::Resume);
         }

@@ -19,53 +19,12 @@ use crate::host::code_cache::CodeCacheMapping;
 use crate::host::process::{TaskMode, TracedTask};
 use crate::host::restartable;
 use crate::host::syscalls::MappingCall;
-use crate::host::task_state::TaskEvent;
-use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::trace_error::TraceError;
 use crate::host::translation_context::TranslationContext;
 use crate::host::translation_context::{ThreadCounts, TranslationCounts};
 use crate::host::window_protocol::TracedWindowEnd;
 
 impl Tracer {
-    /// A thread that a process has made.
-    pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
-        let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
-        if self.processes[process].flush.is_some() {
-            // It is stopped already, and needs no interrupt.
-            let _ = task.apply(TaskEvent::SuspendRequested);
-        }
-        self.tasks.insert(tid, task);
-    }
-
-    /// The other threads of a task's process that have not ended.
-    pub(super) fn other_threads(&self, tid: u32) -> Vec<u32> {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return Vec::new() };
-        let others = self.threads_of(process).filter(|(other, _)| **other != tid);
-        others.map(|(other, _)| *other).collect()
-    }
-
-    pub(super) fn threads_of(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
-        self.tasks.iter().filter(move |(_, task)| task.process == process && !task.state().is_ended())
-    }
-
-    /// Whether a task's process has other threads, be it ones that have not stopped for the first time.
-    pub(super) fn has_other_threads(&self, tid: u32) -> bool {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return false };
-        self.threads_of(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
-    }
-
-    pub(super) fn awaits_thread(&self, process: usize) -> bool {
-        self.fork_events.values().any(|fork_event| fork_event.thread_of == Some(process))
-    }
-
-    /// Whether another thread is about to end a task's process. If the task were resumed, it might be killed
-    /// first, and its last program point would be unknown.
-    pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
-        let of_thread = || self.fork_events.get(&tid).and_then(|fork_event| fork_event.thread_of);
-        let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
-        let ends = |(other, task): (&u32, &TracedTask)| task.state().ends_process() && *other != tid;
-        process.is_some_and(|process| self.threads_of(process).any(ends))
-    }
-
     /// Handles the postponed events of threads, because their process does not end after all.
     pub(super) fn handle_postponed(&mut self) {
         for (tid, change) in std::mem::take(&mut self.postponed) {
@@ -79,7 +38,7 @@ impl Tracer {
         tid: u32,
         cache: &Rc<RefCell<CodeCacheMapping>>,
     ) -> Result<TranslationContext, TraceError> {
-        let ended_contexts = self.process(tid).map(|process| &mut process.ended_contexts);
+        let ended_contexts = self.tracees.process(tid).map(|process| &mut process.ended_contexts);
         let left = ended_contexts.and_then(|ended_contexts| {
             let found = ended_contexts.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
             Some(ended_contexts.swap_remove(found))
@@ -92,14 +51,14 @@ impl Tracer {
             self.free_ended_slots(cache);
             slot = cache.borrow_mut().take_slot();
         }
-        let what = if self.other_threads(tid).is_empty() { "processes" } else { "threads" };
+        let what = if self.tracees.other_threads(tid).is_empty() { "processes" } else { "threads" };
         let slot = slot.ok_or_else(|| TraceError::Detach(format!("has too many {what} at a time")))?;
         Ok(TranslationContext::new(cache.clone(), slot))
     }
 
     /// Frees the slots of ended threads, and keeps their counts.
     fn free_ended_slots(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
-        for process in &mut self.processes {
+        for process in &mut self.tracees.processes {
             let (here, elsewhere) = std::mem::take(&mut process.ended_contexts)
                 .into_iter()
                 .partition(|context| Rc::ptr_eq(&context.cache, cache));
@@ -114,7 +73,7 @@ impl Tracer {
     /// process, and the slots are freed.
     pub(super) fn close(&mut self, tid: u32) {
         self.close_calls(tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) =
             std::mem::replace(&mut task.mode, TaskMode::Untranslated)
         else {
@@ -124,8 +83,8 @@ impl Tracer {
         task.leave_window(&context, self.recording.as_mut());
         let index = task.process;
         self.answered.remove(&tid);
-        let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());
-        let process = &mut self.processes[index];
+        let assigned = self.tracees.tasks.values().any(|task| task.process == index && task.has_context());
+        let process = &mut self.tracees.processes[index];
         process.ended_contexts.push(context);
         if assigned {
             return;
@@ -157,7 +116,7 @@ impl Tracer {
 
     /// Detaches the processes whose threads are all ready.
     pub(super) fn detach_ready(&mut self) {
-        let waiting = self.tasks.values().filter(|task| task.state().is_detach_ready());
+        let waiting = self.tracees.tasks.values().filter(|task| task.state().is_detach_ready());
         let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -172,22 +131,22 @@ impl Tracer {
                 || task.state().vfork_wait().is_some()
                 || self.is_detached_last(*tid)
         };
-        if self.awaits_thread(process) || !self.threads_of(process).all(is_still) {
+        if self.tracees.awaits_thread(process) || !self.tracees.threads_of(process).all(is_still) {
             return;
         }
         let ready = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().detach_signal()?));
-        let leaving: Vec<(u32, i32)> = self.threads_of(process).filter_map(ready).collect();
+        let leaving: Vec<(u32, i32)> = self.tracees.threads_of(process).filter_map(ready).collect();
         if self.finishing && !leaving.is_empty() {
             self.detached_processes.insert(process);
         }
-        if let Some((tid, cache)) = self.processes[process].unmaps.take()
-            && leaving.len() == self.threads_of(process).count()
+        if let Some((tid, cache)) = self.tracees.processes[process].unmaps.take()
+            && leaving.len() == self.tracees.threads_of(process).count()
         {
             // A task that was killed meanwhile has no memory.
             let _ = cache.borrow().clear(tid);
         }
         for (tid, signal) in leaving {
-            self.tasks.remove(&tid);
+            self.tracees.tasks.remove(&tid);
             self.detach_task(tid, signal);
         }
     }
@@ -197,21 +156,21 @@ impl Tracer {
     pub(super) fn adopt_exec_thread(&mut self, tid: u32) {
         let Ok(former) = message(tid, Change::Exec) else {
             // It was killed since: it does not matter which thread it was.
-            return self.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
+            return self.tracees.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
         };
         let former = former as u32;
         self.move_delayed(former, tid);
         if former == tid {
             return;
         }
-        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+        if self.tracees.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.end_unseen(tid, true);
             self.close(tid);
             self.end_windows(tid, TracedWindowEnd::End);
         }
-        let Some(task) = self.tasks.remove(&former) else { return };
+        let Some(task) = self.tracees.tasks.remove(&former) else { return };
         self.pending_answers.remove(&former);
-        self.tasks.insert(tid, task);
+        self.tracees.tasks.insert(tid, task);
     }
 
     /// Handles a call that changes mappings of a process with several threads. Nothing is translated during
@@ -223,7 +182,7 @@ impl Tracer {
         changes: bool,
         registers: Registers,
     ) -> ActionResult {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let filtered = task.filtered;
         let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();
@@ -231,7 +190,7 @@ impl Tracer {
         let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
         let harmless = !call.code && !call.ranges.iter().any(executable);
         let open = home.borrow().shared_code.is_open();
-        if changes || (call.code && !open && self.is_shared(tid, &home)) {
+        if changes || (call.code && !open && self.tracees.is_shared(tid, &home)) {
             return Ok(TaskAction::FlushAroundCall);
         }
         if harmless {
@@ -257,23 +216,5 @@ impl Tracer {
             return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
         }
         Ok(TaskAction::Resume)
-    }
-
-    /// Forgets the mappings of a task's process, and of the parent that shares its memory (vfork).
-    pub(super) fn forget_maps(&mut self, tid: u32) {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let same = |task: &&mut TracedTask| task.process == process || task.waits_for_child(tid);
-        for task in self.tasks.values_mut().filter(same) {
-            if let TaskMode::Translated(context) | TaskMode::Native(context) = &mut task.mode {
-                context.maps.forget();
-            }
-        }
-    }
-
-    /// Something that the kernel keeps for a whole process: it is noted for each of its threads.
-    pub(super) fn update_threads(&mut self, tid: u32, note: impl Fn(&mut TracedTask)) -> TraceResult {
-        let process = self.task(tid)?.process;
-        self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
-        Ok(())
     }
 }

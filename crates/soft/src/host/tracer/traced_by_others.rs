@@ -25,7 +25,7 @@ pub(super) struct AttachWait {
 impl Tracer {
     /// Detaches the process of a task, which is stopped before a system call. Its counts so far stay.
     pub(super) fn end_counted(&mut self, tid: u32, reason: &'static str) -> ActionResult {
-        self.process(tid).into_iter().for_each(|process| process.stop_counting(reason));
+        self.tracees.process(tid).into_iter().for_each(|process| process.stop_counting(reason));
         Ok(TaskAction::Detach { reason: None, signal: 0 })
     }
 
@@ -35,14 +35,14 @@ impl Tracer {
             // The task cannot be found by that id.
             return Ok(TaskAction::DetachAll("uses ptrace"));
         }
-        let process = self.task(tid)?.process;
-        let own = self.tasks.get(&target).is_some_and(|task| task.process == process);
-        if own || !self.is_or_will_be_followed(target) {
+        let process = self.tracees.task(tid)?.process;
+        let own = self.tracees.tasks.get(&target).is_some_and(|task| task.process == process);
+        if own || !self.tracees.is_or_will_be_followed(target) {
             // The kernel refuses the former.
             return Ok(TaskAction::Resume);
         }
-        let is_own = |child: u32| self.tasks.get(&child).is_some_and(|task| task.process == process);
-        let mut waits = self.tasks.values().filter_map(|task| task.state().vfork_wait());
+        let is_own = |child: u32| self.tracees.tasks.get(&child).is_some_and(|task| task.process == process);
+        let mut waits = self.tracees.tasks.values().filter_map(|task| task.state().vfork_wait());
         match waits.any(|wait| is_own(wait.by)) {
             // The task named may wait for this one.
             true => Ok(TaskAction::DetachAll("uses ptrace")),
@@ -60,9 +60,9 @@ impl Tracer {
     pub(super) fn release_attaching(&mut self) {
         for wait in self.attaching.clone() {
             let AttachWait { caller, target } = wait;
-            if !self.tasks.contains_key(&caller) {
+            if !self.tracees.tasks.contains_key(&caller) {
                 self.attaching.retain(|other| *other != wait);
-            } else if !self.is_or_will_be_followed(target) {
+            } else if !self.tracees.is_or_will_be_followed(target) {
                 self.attaching.retain(|other| *other != wait);
                 let resumed = self.resume_checked(caller);
                 self.apply_outcome(caller, resumed);
@@ -74,14 +74,14 @@ impl Tracer {
 
     /// Requests the detach of a process that another one is about to trace.
     fn detach_for_attach(&mut self, target: u32) {
-        let Some(process) = self.tasks.get(&target).map(|task| task.process) else { return };
-        if self.processes[process].stops_counting() {
+        let Some(process) = self.tracees.tasks.get(&target).map(|task| task.process) else { return };
+        if self.tracees.processes[process].stops_counting() {
             return;
         }
-        self.processes[process].stop_counting(TRACED);
+        self.tracees.processes[process].stop_counting(TRACED);
         // Its own threads that wait for another process are stopped, and would wait for ever.
         let is_of = |tracer: &Tracer, wait: &AttachWait| {
-            tracer.tasks.get(&wait.caller).is_some_and(|task| task.process == process)
+            tracer.tracees.tasks.get(&wait.caller).is_some_and(|task| task.process == process)
         };
         let stopped: Vec<u32> =
             self.attaching.iter().filter(|wait| is_of(self, wait)).map(|wait| wait.caller).collect();
@@ -90,13 +90,6 @@ impl Tracer {
         if stopped.is_empty() {
             self.request_detach(target, None);
         }
-    }
-
-    /// Whether a task is followed, or will be when it stops for the first time.
-    pub(super) fn is_or_will_be_followed(&self, tid: u32) -> bool {
-        self.tasks.contains_key(&tid)
-            || self.fork_events.contains_key(&tid)
-            || self.early_children.contains_key(&tid)
     }
 }
 

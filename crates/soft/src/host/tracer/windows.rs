@@ -64,7 +64,7 @@ impl Tracer {
     ///
     /// Where it has executed anything yet.
     pub(super) fn record_windows(&mut self, request: WindowRequest) -> Result<(), WindowRefusal> {
-        if self.tasks.values().any(TracedTask::has_context) {
+        if self.tracees.tasks.values().any(TracedTask::has_context) {
             return Err(WindowRefusal::Released);
         }
         self.settings.translation.budget = Some(request.period);
@@ -81,8 +81,8 @@ impl Tracer {
     /// the rest of its window: the one that it kept, or else that of a readout.
     pub(super) fn enter_window(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
         let Some(recording) = &mut self.recording else { return Ok(()) };
-        let Some(task) = self.tasks.get_mut(&tid) else { return Err(TraceError::Gone) };
-        let pid = self.processes[task.process].pid;
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return Err(TraceError::Gone) };
+        let pid = self.tracees.processes[task.process].pid;
         let new = || Box::new(OpenWindow::new(pid, tid, &recording.request));
         let window = task.window.get_or_insert_with(new);
         if !window.is_in_translation() {
@@ -108,7 +108,7 @@ impl Tracer {
     /// further on. `pc` is where the thread is in translated code, and `registers` are those with which it
     /// continues.
     pub(super) fn reach_boundary(&mut self, tid: u32, pc: u64, registers: &Registers) -> ActionResult {
-        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
+        let (Some(recording), Some(task)) = (&mut self.recording, self.tracees.tasks.get_mut(&tid)) else {
             return Err(TraceError::Gone);
         };
         let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else {
@@ -153,7 +153,7 @@ impl Tracer {
             registers.eflags &= !TRAP;
             trace::set_registers(tid, &registers)?;
         }
-        let window = self.tasks.get(&tid).and_then(|task| task.window.as_ref());
+        let window = self.tracees.tasks.get(&tid).and_then(|task| task.window.as_ref());
         let pushed = window.and_then(|window| window.steps?.pushes_flags);
         if pushed.is_some_and(|pc| pc != registers.rip) {
             // The processor pushes the trap flag of the step with the others.
@@ -165,14 +165,14 @@ impl Tracer {
 
     /// Whether a signal is the end of a step to a boundary.
     pub(super) fn is_boundary_step(&self, tid: u32, signal: i32) -> bool {
-        let steps = self.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
+        let steps = self.tracees.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
         let of_step = || trace::signal_info(tid).is_ok_and(|info| info.code() == TRAP_TRACE);
         steps && signal == SIGTRAP && of_step()
     }
 
     /// A thread has left its translation: its last window ends.
     pub(super) fn end_windows(&mut self, tid: u32, end: TracedWindowEnd) {
-        let window = self.tasks.get_mut(&tid).and_then(|task| task.window.take());
+        let window = self.tracees.tasks.get_mut(&tid).and_then(|task| task.window.take());
         if let (Some(recording), Some(window)) = (&mut self.recording, window) {
             recording.end_last(*window, end);
         }
@@ -184,7 +184,7 @@ impl Tracer {
             return;
         }
         if let Some(TaskMode::Translated(context) | TaskMode::Native(context)) =
-            self.tasks.get(&tid).map(|task| &task.mode)
+            self.tracees.tasks.get(&tid).map(|task| &task.mode)
         {
             let cache = context.cache.borrow();
             let left = cache.load(context.slot, BUDGET);
