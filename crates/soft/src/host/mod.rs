@@ -21,7 +21,7 @@
 //!                v uses
 //! rooms, which know nothing of the tracer
 //!   ptrace access    proc, remote_syscalls, restore_guard, trace_error
-//!   tracees          tracees, process, task_state, translation_context, fork_event, code_changes, signal_throttling
+//!   tracees          tracees, process, task_state, native_state, translation_context, fork_event, code_changes, signal_throttling
 //!   system calls     syscalls, address_limits, maps_listing, writers, restartable, program_file
 //!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps
 //!   counts           ledger, readout, instruction_counts, equivalent_blocks, protocol, window_*
@@ -45,6 +45,7 @@ mod branched_functions;
 mod cache_addresses;
 mod cache_folder;
 mod cache_record;
+mod call_path_recording;
 mod claims;
 mod code_admission;
 mod code_cache;
@@ -52,15 +53,23 @@ mod code_changes;
 mod code_objects;
 mod code_reader;
 mod cpu_affinity;
+mod cpu_binding;
+mod cpu_queries;
+mod delayed_signals;
 mod equivalent_blocks;
+mod file_writes;
 mod fork_event;
 mod function_starts;
 mod heat_map;
 mod instruction_counts;
 mod ledger;
+mod limit_calls;
+mod listing_calls;
 mod mapping_changes;
 mod maps;
 mod maps_listing;
+mod native_state;
+mod own_counts;
 mod proc;
 mod process;
 mod process_rights;
@@ -70,6 +79,7 @@ pub mod protocol;
 mod readout;
 mod remote_syscalls;
 mod restartable;
+mod restartable_checks;
 mod restore_guard;
 mod retranslation;
 mod shared_code;
@@ -86,6 +96,7 @@ mod translated_pc;
 mod translation_cache;
 mod translation_context;
 mod trusted_path;
+mod window_boundaries;
 mod window_counts;
 pub mod window_protocol;
 mod window_rows;

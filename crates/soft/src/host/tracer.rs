@@ -27,29 +27,18 @@
 //! - The last report is sent once, when no task is left, or when only tasks that wait for a child are left.
 
 mod cache_flush;
-mod call_paths;
-mod cpu_binding;
-mod cpu_queries;
 mod exits;
-mod file_writes;
 mod forks;
-mod limit_calls;
-mod listing_calls;
-mod native_state;
-mod own_counts;
 pub(super) mod probe;
 mod profiles;
 mod readings;
-mod restartable_checks;
 mod retranslation_rounds;
 mod shared_translations;
-mod signal_delays;
 mod signals;
 mod stored_translations;
 mod syscall_handlers;
 mod threads;
 mod traced_by_others;
-mod windows;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -59,6 +48,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cyclometer_sys::cpuid::cpuid;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
@@ -68,16 +58,20 @@ use self::shared_translations::SharedTranslations;
 use self::traced_by_others::AttachWait;
 use super::TracerSettings;
 use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
+use super::call_path_recording::CallPathRecording;
 use super::code_cache::CodeCacheMapping;
 use super::code_objects::CodeObjects;
 use super::code_reader::CodeReader;
+use super::cpu_binding::CpuFollower;
+use super::cpu_queries;
+use super::delayed_signals::DelayedSignals;
 use super::fork_event::USER_CS;
 use super::maps::{MapsCache, MemoryMaps};
-use super::proc::{self, cpu_of};
+use super::proc;
 use super::process::{TaskMode, TracedTask};
 use super::profile_store::ProfileStore;
-use super::restartable;
-use super::signal_throttling::DelayedSignal;
+use super::restartable_checks::RestartableSearch;
+use super::syscalls::behind_call;
 use super::task_state::{TaskEvent, TransitionEffect};
 use super::trace_error::{TraceError, TraceResult};
 use super::tracees::Tracees;
@@ -88,14 +82,10 @@ use super::translation_context::TranslationCounts;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
-use crate::call_paths::{CallTree, EnteredPlaces};
 use crate::code_profile::CodeProfile;
 use crate::translate::{self, StopReason, TranslationNeed};
 
 pub(super) const SIGTRAP: i32 = 5;
-
-/// The number of stops between two moves of the tracer to another CPU.
-const MOVE_EVERY: u64 = 100;
 
 /// Up to this many tasks, each event is handled by itself.
 const FEW: usize = 8;
@@ -112,10 +102,8 @@ pub(crate) struct Tracer {
     pub(super) tracees: Tracees,
     /// The executions by address of processes that have ended, where they are requested.
     pub(super) ended_profile: CodeProfile,
-    /// The instructions by call path of processes that have ended, where they are requested.
-    pub(super) ended_calls: CallTree,
-    /// The functions that were entered, where call paths are requested.
-    pub(super) call_places: Option<Rc<RefCell<EnteredPlaces>>>,
+    /// The call paths, where they are requested.
+    pub(super) call_paths: Option<CallPathRecording>,
     pub(super) root: u32,
     /// Stopped until all other processes are detached.
     pub(super) detach_last: Vec<(u32, String)>,
@@ -124,7 +112,7 @@ pub(crate) struct Tracer {
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
-    pub(super) delayed_signals: Vec<DelayedSignal>,
+    pub(super) delayed_signals: DelayedSignals,
     /// Tasks that have not answered a request for counts.
     pub(super) pending_answers: HashSet<u32>,
     /// Counts of the tasks that have answered, with the indices of their processes.
@@ -139,12 +127,8 @@ pub(crate) struct Tracer {
     pub(super) reported: bool,
     /// Whether the kernel reports every exit.
     pub(super) reports_exits: bool,
-    /// Number of stops at exit stubs.
-    pub(super) stops: u64,
-    /// The CPU that the tracer is bound to.
-    pub(super) own_cpu: Option<u32>,
-    /// Parts of files that have no restartable sequences.
-    pub(super) without_sequences: HashSet<restartable::FilePart>,
+    pub(super) cpu: CpuFollower,
+    pub(super) restartable: RestartableSearch,
     /// A probe that looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn InstructionProbe>>,
     /// Translations that several programs can share.
@@ -209,7 +193,7 @@ pub(crate) fn follow(
         }
         tracer.detach_last_tasks();
         tracer.release_attaching();
-        tracer.send_delayed();
+        tracer.delayed_signals.send_due(&tracer.tracees);
         tracer.check_ages();
         tracer.run_ready_flushes();
         tracer.detach_ready();
@@ -218,7 +202,7 @@ pub(crate) fn follow(
         }
         if heard {
             tracer.requests(&mut socket);
-            tracer.unbind_idle();
+            tracer.cpu.unbind_idle(&mut tracer.tracees);
         }
         tracer.send_answer(&mut socket);
         if tracer.is_done() {
@@ -226,9 +210,10 @@ pub(crate) fn follow(
         }
         tracer.report_early(&mut socket);
         tracer.send_rows(&mut socket);
-        let binding_check = tracer.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
-        let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());
-        let most = tracer.window_wait().into_iter().chain(most).min();
+        let binding_check = tracer.tracees.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
+        let most = tracer.delayed_signals.soonest().or(binding_check).or_else(|| tracer.next_check_in());
+        let most =
+            tracer.recording.as_ref().and_then(WindowRecording::longest_wait).into_iter().chain(most).min();
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         if let Some((tid, change)) = change {
@@ -249,13 +234,12 @@ impl Tracer {
             settings,
             tracees: Tracees::default(),
             ended_profile: CodeProfile::default(),
-            ended_calls: CallTree::default(),
-            call_places: settings.has_call_paths.then(Rc::default),
+            call_paths: settings.has_call_paths.then(CallPathRecording::default),
             root,
             detach_last: Vec::new(),
             attaching: Vec::new(),
             postponed: Vec::new(),
-            delayed_signals: Vec::new(),
+            delayed_signals: DelayedSignals::default(),
             pending_answers: HashSet::new(),
             answered: HashMap::new(),
             reading: false,
@@ -264,9 +248,8 @@ impl Tracer {
             detached_processes: HashSet::new(),
             reported: false,
             reports_exits: exits::reports_exits(),
-            stops: 0,
-            own_cpu: None,
-            without_sequences: HashSet::new(),
+            cpu: CpuFollower::default(),
+            restartable: RestartableSearch::default(),
             probe,
             shared_translations: SharedTranslations::default(),
             profile: None,
@@ -300,7 +283,7 @@ impl Tracer {
             self.handle_safely(tid, change);
             self.serve_all();
             // Delayed signals would otherwise wait for a task that stops all the time.
-            self.send_delayed();
+            self.delayed_signals.send_due(&self.tracees);
         }
     }
 
@@ -315,7 +298,7 @@ impl Tracer {
     /// `ptrace_do_wait`: the first with a change is reported.
     fn serve_all(&mut self) {
         self.changes_since_round += 1;
-        let often = self.recording.is_some() || self.call_places.is_some();
+        let often = self.recording.is_some() || self.call_paths.is_some();
         let changes_of_each = if often { 1 } else { SELDOM };
         let is_shared = self.tracees.tasks.len() > 1;
         if !is_shared || self.changes_since_round < self.tracees.tasks.len() * changes_of_each {
@@ -371,7 +354,7 @@ impl Tracer {
             }
             change => {
                 let effect = self.note_stop(tid, change);
-                self.forget_binding(tid, change);
+                self.tracees.forget_binding(tid, change);
                 let action =
                     if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
                 let outcome = action.and_then(|action| self.act(tid, action));
@@ -389,7 +372,10 @@ impl Tracer {
             TaskAction::Continue { signal } => self.resume(tid, signal),
             TaskAction::RunOn => self.run_on(tid),
             TaskAction::Listen => self.listen(tid),
-            TaskAction::Emulate { registers, result } => self.emulate_call(tid, registers, result),
+            TaskAction::Emulate { registers, result } => {
+                self.resume_with(tid, &behind_call(registers, result))
+            }
+            TaskAction::ResumeWith(registers) => self.resume_with(tid, &registers),
             TaskAction::Enter(registers) => self.enter_translation(tid, registers),
             TaskAction::Flush => self.flush_here(tid),
             TaskAction::FlushAroundCall => self.flush_among_threads(tid),
@@ -410,6 +396,13 @@ impl Tracer {
                 Ok(())
             }
         }
+    }
+
+    /// Goes on in translated code with these registers.
+    fn resume_with(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+        trace::set_registers(tid, registers)?;
+        self.tracees.task(tid)?.last_pc = None;
+        self.resume_checked(tid)
     }
 
     /// Acts on a task that could not be followed.
@@ -457,7 +450,7 @@ impl Tracer {
         let is_in_own_code = self.tracees.is_in_own_code(tid);
         let request = self.tracees.task(tid)?.state().request().clone();
         let may_act = request.acts_at_interrupt(is_in_own_code);
-        let is_about_to_stop = may_act && self.is_about_to_stop(tid)?;
+        let is_about_to_stop = may_act && self.tracees.task(tid)?.is_about_to_stop(tid)?;
         match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
             InterruptReaction::AwaitStop => Ok(TaskAction::RunOn),
             InterruptReaction::StayStopped => Ok(TaskAction::Listen),
@@ -509,7 +502,7 @@ impl Tracer {
         };
         let address = registers.rip;
         let own_registers = registers;
-        let prepared = self.enter_window(tid, &context).and_then(|()| self.enter_calls(tid, &context));
+        let prepared = self.begin_recording(tid, &context);
         if let Err(trouble) = prepared {
             self.tracees.task(tid)?.mode = TaskMode::Native(context);
             return Err(trouble);
@@ -538,7 +531,9 @@ impl Tracer {
                 (task.mode, task.last_pc) =
                     (TaskMode::Translated(context), Some(TranslatedPc::new(registers.rip, &registers)));
                 task.throttle.returned_to(address);
-                self.begin_function(tid, &own_registers);
+                if let Some(calls) = &self.call_paths {
+                    calls.begin_function(&mut self.tracees, tid, &own_registers);
+                }
                 self.resume_checked(tid)
             }
             Err(trouble) => {
@@ -546,6 +541,18 @@ impl Tracer {
                 Err(trouble)
             }
         }
+    }
+
+    /// Prepares the window and the calls of a thread that is about to enter translated code in a context.
+    fn begin_recording(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
+        let task = self.tracees.tasks.get_mut(&tid).ok_or(TraceError::Gone)?;
+        if let Some(recording) = &mut self.recording {
+            recording.enter(task, (self.tracees.processes[task.process].pid, tid), context)?;
+        }
+        if self.call_paths.is_some() {
+            CallPathRecording::enter(task, context)?;
+        }
+        Ok(())
     }
 
     /// Handles a stop of the translator.
@@ -563,14 +570,23 @@ impl Tracer {
                 Ok(TaskAction::Retranslate)
             }
             StopReason::SystemCall => self.system_call(tid, registers),
-            StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
+            StopReason::CpuQuery(question) => {
+                let baseline = self.settings.baseline.as_ref().ok_or(TraceError::Gone)?;
+                let answered = cpu_queries::answered(baseline, question, registers, cpuid);
+                Ok(TaskAction::ResumeWith(answered.map_err(TraceError::Detach)?))
+            }
             StopReason::Budget => {
-                self.follow_cpu(tid);
-                self.reach_boundary(tid, registers.rip.wrapping_sub(1), &registers)
+                self.cpu.follow(&self.tracees, tid);
+                let (Some(recording), task) = (&mut self.recording, self.tracees.task(tid)?) else {
+                    return Err(TraceError::Gone);
+                };
+                recording.reach_boundary(task, tid, registers.rip.wrapping_sub(1), &registers)?;
+                Ok(TaskAction::Resume)
             }
             StopReason::CallLog => {
-                self.follow_cpu(tid);
-                self.empty_log(tid)
+                self.cpu.follow(&self.tracees, tid);
+                self.call_paths.iter().for_each(|calls| calls.replay(&mut self.tracees, tid));
+                Ok(TaskAction::Resume)
             }
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
@@ -586,7 +602,7 @@ impl Tracer {
         if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
             return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
         }
-        self.follow_cpu(tid);
+        self.cpu.follow(&self.tracees, tid);
         let (permission, profile, objects) =
             (self.permission(tid)?, self.profile.clone(), self.objects.clone());
         let task = self.tracees.task(tid)?;
@@ -610,15 +626,6 @@ impl Tracer {
         Ok(TaskAction::Resume)
     }
 
-    /// Moves the tracer to the CPU of a process that stops often: one of the two waits for the other.
-    fn follow_cpu(&mut self, tid: u32) {
-        if self.stops.is_multiple_of(MOVE_EVERY) {
-            self.own_cpu = self.bound_cpu(tid).or_else(|| cpu_of(tid));
-            self.own_cpu.into_iter().for_each(cyclometer_sys::daemon::run_on);
-        }
-        self.stops += 1;
-    }
-
     /// Whether the translation that a task executes may be given more memory.
     fn permission(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
         let task = self.tracees.task(tid)?;
@@ -636,7 +643,7 @@ impl Tracer {
     /// Replaces the translation, because the code changes or there is no more room. The task is in native
     /// state then.
     pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
-        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+        let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
         let settings = self.settings.translation;
         let task = self.tracees.task(tid)?;
         let process = task.process;
@@ -653,9 +660,9 @@ impl Tracer {
         }
         let TaskMode::Native(context) = &self.tracees.task(tid)?.mode else { return Err(TraceError::Gone) };
         let old = context.cache.clone();
-        let allowance = self.allowance(tid);
+        let allowance = self.tracees.allowance(tid);
         let mut cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
-        self.move_listings(tid, &old, &mut cache);
+        self.tracees.move_listings(tid, &old, &mut cache);
         self.close(tid);
         let slot = cache.take_slot().ok_or(TraceError::Gone)?;
         let context = TranslationContext::new(Rc::new(RefCell::new(cache)), slot);
@@ -665,7 +672,7 @@ impl Tracer {
 
     /// The program jumped to memory that is not executable, or that may change.
     fn unreadable(&mut self, tid: u32) -> ActionResult {
-        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+        let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
         match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
             // It faults there natively, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(TaskAction::RunOn),

@@ -100,8 +100,8 @@ impl Tracer {
         if !self.tracees.processes[process].may_change() {
             return Err(TraceError::Detach("keeps changing its code".to_owned()));
         }
-        let block = if pending { self.block_of_call(tid)? } else { None };
-        self.restore_native_state(tid)?;
+        let block = if pending { self.tracees.task(tid)?.block_of_call() } else { None };
+        self.tracees.restore_native_state(tid)?;
         let task = self.tracees.task(tid)?;
         task.returning = block;
         let effect = task.apply(TaskEvent::Suspended);
@@ -134,12 +134,12 @@ impl Tracer {
         }
         let again = (interrupted || self.tracees.task(tid)?.state().is_in_group_stop())
             && restarts(&trace::registers(tid)?);
-        let block = if again { self.block_at(tid, before.rip)? } else { None };
+        let block = if again { self.tracees.task(tid)?.block_at(before.rip) } else { None };
         self.suspend(tid)?;
         if let (Some(block), TaskMode::Native(context)) = (block, &mut self.tracees.task(tid)?.mode) {
             let cache = context.cache.clone();
             context.ledger.take_last_back(&cache.borrow(), block);
-            self.change_budget(tid, 1);
+            context.change_budget(1);
         }
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Tracer {
     /// Suspends a thread in native state, for the flush.
     pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
         self.answer_request(tid)?;
-        self.restore_native_state(tid)?;
+        self.tracees.restore_native_state(tid)?;
         let effect = self.tracees.task(tid)?.apply(TaskEvent::Suspended);
         self.carry_out(tid, effect);
         Ok(())
@@ -207,7 +207,7 @@ impl Tracer {
         };
         let (old, process) = (context.cache.clone(), task.process);
         let settings = self.settings.translation;
-        let allowance = self.allowance(tid);
+        let allowance = self.tracees.allowance(tid);
         let retranslates =
             self.tracees.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
         let cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
@@ -221,7 +221,7 @@ impl Tracer {
             }
             cache => cache?,
         };
-        self.move_listings(tid, &old, &mut cache);
+        self.tracees.move_listings(tid, &old, &mut cache);
         if !retranslates {
             cache.watch(number::EXIT_GROUP, true);
         }

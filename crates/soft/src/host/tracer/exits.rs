@@ -20,7 +20,8 @@ const KILLED_BEFORE: &str = "the process was killed before its counts were read"
 impl Tracer {
     /// Detaches a thread: it runs natively as soon as all threads of its process can.
     pub(super) fn detach(&mut self, tid: u32, reason: Option<String>, signal: i32) {
-        let at = self.restore_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
+        let at =
+            self.tracees.restore_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
         if at.is_err() {
             self.tracees.lose(tid, KILLED_BEFORE);
         }
@@ -28,11 +29,11 @@ impl Tracer {
             let at = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
             self.tracees.lose(tid, &format!("detached{at}: the program {reason}"));
         }
-        self.end_listing(tid);
+        self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::End);
-        self.unbind(tid);
-        self.send_delayed_to(tid);
+        self.tracees.unbind(tid);
+        self.delayed_signals.send_to_detached(&self.tracees, tid);
         self.pending_answers.remove(&tid);
         let Some(task) = self.tracees.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
         let effect = task.apply(TaskEvent::DetachReady(signal));
@@ -104,7 +105,7 @@ impl Tracer {
 
     /// It is about to end; its memory and registers are still there.
     pub(super) fn exiting(&mut self, tid: u32) -> ActionResult {
-        self.pass_on_delayed(tid);
+        self.delayed_signals.pass_on(&self.tracees, tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It is valid only during a system call on behalf of the tracee: the task may have executed code
         // since.
@@ -112,9 +113,9 @@ impl Tracer {
         // Answered first: its exit would be counted twice in the answer.
         self.answer_request(tid)?;
         let registers = trace::registers(tid);
-        let position = registers
-            .ok()
-            .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
+        let position = registers.ok().and_then(|registers| {
+            Some(TranslatedPc::new(self.tracees.task(tid).ok()?.pc(tid, &registers), &registers))
+        });
         let task = self.tracees.task(tid)?;
         let mut unknown = false;
         let position = position.or(task.state().exit_pc().map(TranslatedPc::of_call));
@@ -132,7 +133,7 @@ impl Tracer {
         if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
             self.adopt_early_children(tid);
         }
-        self.end_listing(tid);
+        self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::End);
         let effect = self.tracees.task(tid)?.apply(TaskEvent::Ended);
@@ -148,16 +149,15 @@ impl Tracer {
         }
         let profile = self.tracees.processes[process].take_profile();
         self.ended_profile.merge(profile);
-        let calls = std::mem::take(&mut self.tracees.processes[process].call_tree);
-        if self.tracees.processes[process].lost.is_none() && self.call_places.is_some() {
-            self.ended_calls.merge(&calls);
+        if let Some(calls) = &mut self.call_paths {
+            calls.add_ended(&mut self.tracees.processes[process]);
         }
     }
 
     /// A task is gone; `how`, if the kernel reported it.
     pub(super) fn task_gone(&mut self, tid: u32, how: Option<Change>) {
         self.tracees.early_children.remove(&tid);
-        self.pass_on_delayed(tid);
+        self.delayed_signals.pass_on(&self.tracees, tid);
         self.tracees.fork_events.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         if self.tracees.tasks.get(&tid).is_some_and(TracedTask::has_context) {
@@ -168,7 +168,7 @@ impl Tracer {
             if let Some(process) = self.tracees.process(tid).filter(|_| certain) {
                 process.unconfirmed |= executes;
             }
-            self.end_listing(tid);
+            self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
             self.close(tid);
             self.end_windows(tid, TracedWindowEnd::End);
         }

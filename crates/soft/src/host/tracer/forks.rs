@@ -15,10 +15,11 @@ use super::exits::is_traced_by_us;
 use super::{FIXED_BYTES, SIGTRAP, Tracer};
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
+use crate::host::cpu_queries::set_hwcap;
 use crate::host::fork_event::{ForkEvent, USER_CS};
 use crate::host::maps::MemoryMaps;
 use crate::host::proc::first_thread;
-use crate::host::process::{TaskMode, TracedProcess, name_of};
+use crate::host::process::{TaskMode, TracedProcess, TracedTask, name_of};
 use crate::host::remote_syscalls::{has_threads, number, run_to_trap};
 use crate::host::restartable::THREADS;
 use crate::host::retranslation::TranslationAge;
@@ -116,7 +117,7 @@ impl Tracer {
                 Some((context.cache.clone(), context.slot))
             }
         };
-        let binding = self.binding_of_child(parent);
+        let binding = self.tracees.binding_of_child(parent);
         let TracedProcess { pid, limits, shares, .. } = self.tracees.processes[task.process];
         let (filtered, trap_action) = (task.filtered, task.trap_action);
         let (thread_of, calls) = (None, None);
@@ -145,9 +146,10 @@ impl Tracer {
             fork_event.thread_of = self.tracees.tasks.get(&tid).map(|task| task.process);
         }
         if fork_event.thread_of.is_none() {
-            fork_event.calls = self.forked_calls(tid);
+            let calls = self.call_paths.as_ref();
+            fork_event.calls = calls.and_then(|calls| calls.forked(&mut self.tracees, tid));
         }
-        self.unbind(tid);
+        self.tracees.unbind(tid);
         self.announce(child, fork_event);
         Ok(TaskAction::Continue { signal: 0 })
     }
@@ -165,7 +167,7 @@ impl Tracer {
                     TaskMode::Untranslated,
                     fork_event.filtered,
                 );
-                fork_event.calls.iter().for_each(|calls| self.inherit_calls(child, calls));
+                fork_event.calls.iter().for_each(|calls| self.tracees.inherit_calls(child, calls));
                 if let Some(process) = self.tracees.process(child) {
                     (process.limits, process.shares) = (fork_event.limits, fork_event.shares);
                 }
@@ -200,11 +202,11 @@ impl Tracer {
         let point = cache.borrow().translation.point_at(registers.rip);
         let point =
             point.ok_or_else(|| TraceError::Detach("was forked outside of translated code".to_owned()))?;
-        super::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
+        crate::host::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
         if !self.tracees.other_threads(child).is_empty() {
-            self.check_restartable(child, THREADS)?;
+            self.restartable.check(&mut self.tracees, child, THREADS)?;
         }
         // Another thread may have added a region while this one was created.
         let maps = MemoryMaps::read(child)?;
@@ -264,13 +266,15 @@ impl Tracer {
         if registers.cs != USER_CS {
             return Err(TraceError::Detach("executed a 32-bit program".to_owned()));
         }
-        self.set_hwcap(tid, registers.rsp)?;
+        if self.settings.baseline.is_some() {
+            set_hwcap(tid, registers.rsp)?;
+        }
         let context = self.assign_program(tid, &registers)?;
         if self.settings.fixed_layout {
             trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
         }
         self.tracees.task(tid)?.mode = TaskMode::Native(context);
-        self.bind_to_cpu(tid);
+        self.cpu.bind(&mut self.tracees, tid);
         Ok(TaskAction::Enter(registers))
     }
 
@@ -306,7 +310,7 @@ impl Tracer {
                 self.tracees.lose(tid, "executed a program from an unknown program point");
             }
         }
-        self.end_listing(tid);
+        self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::Exec);
         self.tracees.task(tid)?.calls = None;

@@ -15,7 +15,8 @@ use crate::host::task_state::VforkWait;
 use crate::host::trace_error::TraceResult;
 use crate::host::translated_pc::TranslatedPc;
 use crate::host::translation_context::{ThreadCounts, TranslationCounts};
-use crate::host::window_protocol::{self, ArrivingRequest, WINDOWS};
+use crate::host::window_protocol::{self, ArrivingRequest, WINDOWS, WindowRefusal, WindowRequest};
+use crate::host::window_rows::WindowRecording;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Sends a short answer.
@@ -41,6 +42,20 @@ impl Tracer {
                 Err(_) => break,
             }
         }
+    }
+
+    /// Records windows from the start of the command.
+    ///
+    /// # Errors
+    ///
+    /// Where it has executed anything yet.
+    fn record_windows(&mut self, request: WindowRequest) -> Result<(), WindowRefusal> {
+        if self.tracees.tasks.values().any(TracedTask::has_context) {
+            return Err(WindowRefusal::Released);
+        }
+        self.settings.translation.budget = Some(request.period);
+        self.recording = Some(WindowRecording::new(request));
+        Ok(())
     }
 
     /// Adds a byte to a request for windows, and answers it at its end.
@@ -119,7 +134,7 @@ impl Tracer {
     pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
         if self.pending_answers.remove(&tid) {
             let registers = trace::registers(tid)?;
-            let pc = self.pc(tid, &registers)?;
+            let pc = self.tracees.task(tid)?.pc(tid, &registers);
             self.record_counts(tid, Some(TranslatedPc::new(pc, &registers)));
         }
         Ok(())
@@ -170,7 +185,10 @@ impl Tracer {
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
         let code = if profiled { self.code_lines(&profile) } else { String::new() };
-        let paths = if profiled { self.path_lines(&profile) } else { String::new() };
+        let objects = self.objects.as_ref().map(|objects| objects.borrow());
+        let paths = self.call_paths.as_mut().filter(|_| profiled).map_or_else(String::new, |calls| {
+            calls.lines(&self.tracees.processes, objects.as_deref(), &profile)
+        });
         lines + &code + &paths + end + "\n"
     }
 

@@ -179,14 +179,14 @@ impl Tracer {
         // translation as well.
         let alone = !lends && !self.tracees.is_shared(tid, &context.cache);
         // With a limit on addresses there is no room for two translations.
-        alone && self.allowance(tid) == u64::MAX
+        alone && self.tracees.allowance(tid) == u64::MAX
     }
 
     /// Whether an interrupted task is to be retranslated now.
     pub(super) fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.tracees.task(tid)?;
         let interrupted = std::mem::take(&mut task.age.interrupted) && task.age.request.is_some();
-        if !interrupted || self.is_about_to_stop(tid)? {
+        if !interrupted || self.tracees.task(tid)?.is_about_to_stop(tid)? {
             return Ok(false);
         }
         let fit = self.can_retranslate(tid) && self.is_at_rest(tid)?;

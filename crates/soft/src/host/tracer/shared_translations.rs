@@ -18,11 +18,12 @@ use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::code_cache::{AT_ENTRY, CodeCacheMapping, auxiliary};
 use crate::host::maps::{MapsCache, MemoryMaps};
+use crate::host::maps_listing::refusal;
 use crate::host::proc;
 use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::RemoteSyscalls;
 use crate::host::shared_code::Admission;
-use crate::host::syscalls::{MappingCall, remapped};
+use crate::host::syscalls::{MappingCall, behind_call, remapped};
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translation_context::TranslationContext;
 
@@ -94,7 +95,7 @@ impl Tracer {
         let maps = known.read(tid).map_err(TraceError::of_maps)?;
         let shares = !self.settings.separate && has_fixed_layout(tid);
         let found = if shares { self.shared_translations.find(tid, maps) } else { None };
-        let allowance = self.allowance(tid);
+        let allowance = self.tracees.allowance(tid);
         let enters = |cache: &Rc<RefCell<CodeCacheMapping>>| {
             cache.borrow().enter_program(tid, registers, maps, allowance).is_ok()
         };
@@ -157,7 +158,7 @@ impl Tracer {
             &old.borrow(),
             child,
             near,
-            self.allowance(child),
+            self.tracees.allowance(child),
             self.settings.translation,
         )?;
         let slot = cache.take_slot().ok_or(TraceError::Gone)?;
@@ -275,7 +276,9 @@ impl Tracer {
         let result = RemoteSyscalls::new(tid, gadget).call(rax, [rdi, rsi, rdx, r10, r8, r9]);
         self.tracees.forget_maps(tid);
         let fresh = remapped(&registers, &result);
-        self.step_over_call(tid, registers, result)?;
+        let rax = result.unwrap_or_else(|error| refusal(&error));
+        trace::set_registers(tid, &behind_call(registers, rax))?;
+        self.tracees.task(tid)?.last_pc = None;
         Ok(fresh)
     }
 

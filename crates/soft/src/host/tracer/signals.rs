@@ -26,7 +26,7 @@ use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::code_cache::CodeCacheMapping;
 use crate::host::proc::{has_signal, status};
-use crate::host::process::{TaskMode, TracedTask};
+use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::{RemoteSyscalls, number};
 use crate::host::restartable::HANDLERS;
 use crate::host::signal_throttling::SignalArrival;
@@ -64,8 +64,8 @@ impl Tracer {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> ActionResult {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
-        let to_boundary = self.is_boundary_step(tid, signal);
-        let arrival = self.take_delayed(tid, signal)?;
+        let to_boundary = self.tracees.task(tid)?.is_boundary_step(tid, signal);
+        let arrival = self.delayed_signals.take(tid, signal)?;
         if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
             // Its handler was removed meanwhile: natively the signal would have come before that.
             super::restart_wait(tid)?;
@@ -78,7 +78,11 @@ impl Tracer {
             TaskMode::Translated(_) if to_boundary => {
                 task.throttle.progressed();
                 self.restore_trap_handler(tid)?;
-                self.step_to_boundary(tid, registers)
+                let (Some(recording), task) = (&mut self.recording, self.tracees.task(tid)?) else {
+                    return Err(TraceError::Gone);
+                };
+                recording.step_to_boundary(task, tid, registers)?;
+                Ok(TaskAction::Resume)
             }
             TaskMode::Translated(_) if stepped => {
                 task.throttle.progressed();
@@ -121,58 +125,22 @@ impl Tracer {
                     }
                     _ if faults_in_check => {
                         // The memory is gone, or only executable: the tracer looks at it.
-                        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+                        let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
                         Ok(TaskAction::Enter(registers))
                     }
-                    _ if self.delays_signal(tid, signal, registers.rip, arrival)? => Ok(TaskAction::Resume),
+                    _ if self.delayed_signals.delays(
+                        &mut self.tracees,
+                        tid,
+                        (signal, arrival),
+                        registers.rip,
+                    )? =>
+                    {
+                        Ok(TaskAction::Resume)
+                    }
                     _ => self.deliver(tid, signal),
                 }
             }
         }
-    }
-
-    /// Whether a process is behind a translator stop that the kernel has not reported. Interrupts and exits
-    /// are reported before the signal that the stop has raised.
-    ///
-    /// # Source
-    ///
-    /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous
-    /// ones.
-    pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let task = self.tracees.task(tid)?;
-        if matches!(task.mode, TaskMode::Native(_)) || task.is_stepped() {
-            // The trap of a step would kill it if it were detached before.
-            return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
-        }
-        let registers = trace::registers(tid)?;
-        self.is_behind_unreported_stop(tid, &registers)
-    }
-
-    fn is_behind_unreported_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
-        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else { return Ok(false) };
-        let stops = context.cache.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
-        Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
-    }
-
-    /// The position of a stopped task in translated code: at a stop that it has reached, which is reported
-    /// behind its instruction, else at its instruction pointer.
-    pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, TraceError> {
-        let before = registers.rip.wrapping_sub(1);
-        let task = self.tracees.task(tid)?;
-        let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
-        let reached = told || self.is_behind_unreported_stop(tid, registers)?;
-        Ok(if reached { before } else { registers.rip })
-    }
-
-    /// Notes where a stopped task is in translated code, unless that is known.
-    pub(super) fn note_pc(&mut self, tid: u32) -> Result<(), TraceError> {
-        let task = self.tracees.task(tid)?;
-        if task.last_pc.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
-            let registers = trace::registers(tid)?;
-            let pc = self.pc(tid, &registers)?;
-            self.tracees.task(tid)?.last_pc = Some(TranslatedPc::new(pc, &registers));
-        }
-        Ok(())
     }
 
     /// Handles a signal on the way into a handler, or back from one.
@@ -187,13 +155,14 @@ impl Tracer {
         if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.tracees.task(tid)?.mode) {
             let cache = context.cache.clone();
             context.ledger.repeat_last(&cache.borrow(), block);
-            self.change_budget(tid, -1);
+            context.change_budget(-1);
         }
         Ok(match self.has_made_call(tid) {
             true => TaskAction::CompleteFlush(registers),
             false => {
                 if !returns {
-                    self.begin_handler(tid, registers.rsp);
+                    let calls = &mut self.tracees.task(tid)?.calls;
+                    calls.iter_mut().for_each(|calls| calls.begin_handler(registers.rsp));
                 }
                 TaskAction::Enter(registers)
             }
@@ -268,14 +237,16 @@ impl Tracer {
             _ => Ok(false),
         };
         let of_instruction = info.code() > 0 && inside(self)?;
-        let Some(registers) = self.restore_native_state(tid)? else {
+        let Some(registers) = self.tracees.restore_native_state(tid)? else {
             return Ok(TaskAction::Continue { signal });
         };
         if of_instruction {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
         }
-        if !ends && let Err(TraceError::Detach(reason)) = self.check_restartable(tid, HANDLERS) {
+        if !ends
+            && let Err(TraceError::Detach(reason)) = self.restartable.check(&mut self.tracees, tid, HANDLERS)
+        {
             return Ok(TaskAction::Detach { reason: Some(reason), signal });
         }
         Ok(TaskAction::Continue { signal })
@@ -297,44 +268,18 @@ impl Tracer {
             let point = cache.borrow().translation.point_at(registers.rip);
             if let Some(FlowState::In { block, .. }) = point.map(|point| point.flow) {
                 context.ledger.repeat_last(&cache.borrow(), block);
-                self.change_budget(tid, -1);
+                context.change_budget(-1);
             }
         }
         Ok(())
     }
 
-    /// The block of the system call before which a task has stopped.
-    pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, TraceError> {
-        let stop = self.tracees.task(tid)?.stopped_at;
-        stop.map_or(Ok(None), |stop| self.block_at(tid, stop))
-    }
-
-    /// The block in which a task is, by its instruction pointer in translated code.
-    pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, TraceError> {
-        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else { return Ok(None) };
-        let point = context.cache.borrow().translation.point_at(pc);
-        match point.map(|point| point.flow) {
-            Some(FlowState::In { block, .. }) => Ok(Some(block)),
-            _ => Ok(None),
-        }
-    }
-
     /// The system call that a handler ends with.
     pub(super) fn return_from_handler(&mut self, tid: u32) -> ActionResult {
-        let block = self.block_of_call(tid)?;
-        self.restore_native_state(tid)?;
+        let block = self.tracees.task(tid)?.block_of_call();
+        self.tracees.restore_native_state(tid)?;
         self.tracees.task(tid)?.returning = block;
         Ok(TaskAction::Continue { signal: 0 })
-    }
-}
-
-impl TracedTask {
-    /// Whether an instruction pointer is behind a translator stop, where no instruction is: the task was
-    /// killed there before the stop was reported.
-    fn is_behind_stop(&self, rip: u64) -> bool {
-        let TaskMode::Translated(context) = &self.mode else { return false };
-        let translation = &context.cache.borrow().translation;
-        translation.point_at(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
     }
 }
 

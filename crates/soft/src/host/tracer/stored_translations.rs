@@ -143,7 +143,7 @@ impl Tracer {
         let store = &mut self.profile.as_ref()?.borrow_mut();
         let files = names.into_iter().map(|(then, name)| (then, store.number_of(name))).collect();
         let translation = Translation::unpack(from, self.settings.translation, originals, &files)?;
-        self.without_sequences.extend(without_sequences);
+        self.restartable.without.extend(without_sequences);
         Some((translation, claims))
     }
 
@@ -193,7 +193,7 @@ impl Tracer {
             let mut to = ChunkWriter::new(file);
             let claims = cache.shared_code.all();
             let without_sequences: Vec<&FilePart> =
-                self.without_sequences.iter().filter(|part| claims.has(part.file())).collect();
+                self.restartable.without.iter().filter(|part| claims.has(part.file())).collect();
             let store = self.profile.as_ref().ok_or(io::ErrorKind::NotFound)?.borrow();
             let files = cache.translation.files();
             let names: Vec<(u32, &str)> = files.iter().map(|number| (*number, store.name(*number))).collect();

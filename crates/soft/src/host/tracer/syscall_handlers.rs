@@ -10,8 +10,11 @@ use cyclometer_sys::trace::{self, Registers};
 use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::code_cache::CodeCacheMapping;
+use crate::host::file_writes::WriteEffect;
+use crate::host::listing_calls::{names_proc, names_status};
 use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::number;
+use crate::host::restartable_checks::SharingRefusal;
 use crate::host::syscalls::{EFAULT, MappingCall, SyscallAction, action_for};
 use crate::host::task_state::{StopRequest, TaskEvent};
 use crate::host::trace_error::TraceError;
@@ -32,9 +35,16 @@ impl Tracer {
     /// A watched system call is about to be made.
     pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> ActionResult {
         if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
-            self.send_delayed_before_call(tid);
+            self.delayed_signals.send_before_call(&self.tracees, tid);
         }
-        self.check_sharing(tid, &registers)?;
+        if let Err(SharingRefusal { error, parents }) =
+            self.restartable.check_sharing(&mut self.tracees, tid, &registers)
+        {
+            if let TraceError::Detach(reason) = &error {
+                parents.iter().for_each(|parent| self.request_detach(*parent, Some(reason.clone())));
+            }
+            return Err(error);
+        }
         match action_for(tid, &registers) {
             SyscallAction::Make => Ok(TaskAction::Resume),
             SyscallAction::ChangeMappings(call) => self.change_mappings(tid, &call, registers),
@@ -72,30 +82,70 @@ impl Tracer {
                 Ok(TaskAction::Emulate { registers, result })
             }
             SyscallAction::OwnCounts { address, words } => {
-                self.answer_own_counts(tid, registers, (address, words))
+                let (task, time) = (self.tracees.task(tid)?, self.began.elapsed());
+                let result = task.answer_own_counts(tid, &registers, (address, words), time);
+                Ok(TaskAction::Emulate { registers, result: result.cast_unsigned() })
             }
-            SyscallAction::Open(path) => self.handle_open(tid, path, registers),
+            SyscallAction::Open(path) => self.open(tid, path, registers),
             SyscallAction::OpenForWriting(path) => {
-                let action = self.handle_open_for_writing(tid, path, &registers)?;
+                let action = self.open_for_writing(tid, path, &registers)?;
                 Ok(action.unwrap_or(TaskAction::Resume))
             }
-            SyscallAction::Read => self.handle_read(tid, registers),
-            SyscallAction::Close => self.handle_close(tid, registers),
-            SyscallAction::Seek => self.handle_seek(tid, registers),
-            SyscallAction::UseDescriptor => self.handle_use(tid, &registers),
+            SyscallAction::Read => self.tracees.task(tid)?.handle_read(tid, registers),
+            SyscallAction::Close => self.tracees.task(tid)?.handle_close(registers),
+            SyscallAction::Seek => self.tracees.task(tid)?.handle_seek(tid, registers),
+            SyscallAction::UseDescriptor => self.tracees.task(tid)?.handle_use(tid, &registers),
             SyscallAction::CpuMask { own } => {
                 if !own {
-                    self.unbind_all();
+                    self.tracees.unbind_all();
                 }
-                self.unbind(tid);
+                self.tracees.unbind(tid);
                 Ok(TaskAction::Resume)
             }
-            SyscallAction::AddressLimits(call) => self.handle_limits(tid, registers, call),
+            SyscallAction::AddressLimits(call) => self.tracees.handle_limits(tid, registers, call),
             SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => Ok(TaskAction::DetachUnmapped(reason)),
             SyscallAction::EndCounted(reason) => self.end_counted(tid, reason),
             SyscallAction::Trace(target) => self.handle_attach(tid, target),
+        }
+    }
+
+    /// A file is about to be opened, whose path is at this address.
+    fn open(&mut self, tid: u32, path: u64, registers: Registers) -> ActionResult {
+        let in_proc = names_proc(tid, path);
+        if in_proc || (self.tracees.is_bound(tid) && names_status(tid, path)) {
+            self.tracees.unbind(tid);
+        }
+        if let Some(action) = self.open_for_writing(tid, path, &registers)? {
+            return Ok(action);
+        }
+        match in_proc {
+            true => self.tracees.task(tid)?.open_listing(tid, path, registers),
+            false => Ok(TaskAction::Resume),
+        }
+    }
+
+    /// A file is about to be opened; its path is at this address. If it may be written, every process that
+    /// executes its code is detached. Returns what to do with this one instead of making the call.
+    fn open_for_writing(
+        &mut self,
+        tid: u32,
+        path: u64,
+        registers: &Registers,
+    ) -> Result<Option<TaskAction>, TraceError> {
+        match self.tracees.effect_of_opening(tid, path, registers) {
+            WriteEffect::None => Ok(None),
+            WriteEffect::OwnMemory => self.tracees.task(tid)?.expect_all_changes(),
+            WriteEffect::AnyMemory => {
+                Ok(Some(TaskAction::DetachAll("opens the memory of a process for writing")))
+            }
+            WriteEffect::Code { of } => {
+                let reason = "executes a file that is opened for writing";
+                let others = of.iter().filter(|other| **other != tid);
+                others.for_each(|other| self.request_detach(*other, Some(reason.to_owned())));
+                if of.contains(&tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(None) }
+            }
         }
     }
 

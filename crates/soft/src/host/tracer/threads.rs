@@ -72,7 +72,9 @@ impl Tracer {
     /// A task leaves its translation. With the last task of a process, the counts of all are added to the
     /// process, and the slots are freed.
     pub(super) fn close(&mut self, tid: u32) {
-        self.close_calls(tid);
+        if let Some(calls) = &self.call_paths {
+            calls.close(&mut self.tracees, tid);
+        }
         let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) =
             std::mem::replace(&mut task.mode, TaskMode::Untranslated)
@@ -111,6 +113,13 @@ impl Tracer {
             if !self.shared_translations.holds(&context.cache) {
                 self.learn(&context.cache.borrow());
             }
+        }
+    }
+
+    /// A thread has left its translation: its last window ends.
+    pub(super) fn end_windows(&mut self, tid: u32, end: TracedWindowEnd) {
+        if let (Some(recording), Some(task)) = (&mut self.recording, self.tracees.tasks.get_mut(&tid)) {
+            recording.end_windows(task, end);
         }
     }
 
@@ -159,7 +168,7 @@ impl Tracer {
             return self.tracees.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
         };
         let former = former as u32;
-        self.move_delayed(former, tid);
+        self.delayed_signals.rename_task(former, tid);
         if former == tid {
             return;
         }

@@ -1,21 +1,21 @@
 //! Calls that read or set the limits on addresses.
 //!
-//! The types are in [`address_limits`](crate::host::address_limits).
+//! The types are in [`address_limits`](super::address_limits).
 
 use std::{fs, io};
 
 use cyclometer_sys::process::{address_limits, errno};
 use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::Tracer;
-use crate::host::action::{ActionResult, TaskAction};
-use crate::host::address_limits::{
+use super::action::{ActionResult, TaskAction};
+use super::address_limits::{
     AddressLimits, LimitCall, RLIMIT_AS, ReportedLimits, UNLIMITED, listed, widened,
 };
-use crate::host::process::TaskMode;
-use crate::host::remote_syscalls::{RemoteSyscalls, number};
-use crate::host::syscalls::EFAULT;
-use crate::host::trace_error::TraceError;
+use super::process::TaskMode;
+use super::remote_syscalls::{RemoteSyscalls, number};
+use super::syscalls::EFAULT;
+use super::trace_error::TraceError;
+use super::tracees::Tracees;
 
 /// The owner of limits: a process, or a child that has not stopped for the first time.
 #[derive(Clone, Copy)]
@@ -24,12 +24,12 @@ enum LimitOwner {
     EarlyChild(u32),
 }
 
-impl Tracer {
+impl Tracees {
     /// The number of addresses that a translation may use: those above the limit that the program knows of,
     /// or half of the limit. The program might need the other half.
     pub(super) fn allowance(&self, tid: u32) -> u64 {
         let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
-        let process = self.tracees.tasks.get(&tid).map(|task| task.process);
+        let process = self.tasks.get(&tid).map(|task| task.process);
         let reported = |process| self.reported(LimitOwner::Process(process), real)[0];
         let spare = process.map_or(0, |process| real[0].saturating_sub(reported(process)));
         spare.max(real[0] / 2)
@@ -38,9 +38,9 @@ impl Tracer {
     /// The limits that a process believes in where the kernel has these for it.
     fn reported(&self, whose: LimitOwner, real: AddressLimits) -> AddressLimits {
         let remembered = match whose {
-            LimitOwner::Process(process) => self.tracees.processes[process].limits,
+            LimitOwner::Process(process) => self.processes[process].limits,
             LimitOwner::EarlyChild(child) => {
-                self.tracees.fork_events.get(&child).and_then(|fork_event| fork_event.limits)
+                self.fork_events.get(&child).and_then(|fork_event| fork_event.limits)
             }
         };
         remembered.filter(|remembered| remembered.real == real).map_or(real, |remembered| remembered.reported)
@@ -48,19 +48,16 @@ impl Tracer {
 
     fn note_limits(&mut self, whose: LimitOwner, limits: ReportedLimits) {
         match whose {
-            LimitOwner::Process(process) => self.tracees.processes[process].limits = Some(limits),
+            LimitOwner::Process(process) => self.processes[process].limits = Some(limits),
             LimitOwner::EarlyChild(child) => {
-                self.tracees
-                    .fork_events
-                    .entry(child)
-                    .and_modify(|fork_event| fork_event.limits = Some(limits));
+                self.fork_events.entry(child).and_modify(|fork_event| fork_event.limits = Some(limits));
             }
         }
     }
 
     /// Handles a call that reads or sets the limits on addresses.
     pub(super) fn handle_limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> ActionResult {
-        let filtered = self.tracees.task(tid)?.filtered;
+        let filtered = self.task(tid)?.filtered;
         // If no call can be made on its behalf, the program gets the limit that it asks for, with the
         // tracer's addresses included.
         let target = self.target(tid, call.of).filter(|_| !filtered);
@@ -76,7 +73,7 @@ impl Tracer {
             Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => {
                 return Err(TraceError::Gone);
             }
-            Err(e) if e.raw_os_error().is_some() => crate::host::maps_listing::refusal(&e),
+            Err(e) if e.raw_os_error().is_some() => super::maps_listing::refusal(&e),
             Err(_) => -EFAULT as u64,
             Ok(()) if call.old.is_some_and(|address| write_limits(tid, address, old).is_err()) => {
                 -EFAULT as u64
@@ -90,14 +87,11 @@ impl Tracer {
     /// it is not followed. A parent may name its child before that has stopped.
     fn target(&self, tid: u32, id: u32) -> Option<(u32, LimitOwner)> {
         let of = if id == 0 { tid } else { id };
-        let whose = match self.tracees.tasks.get(&of) {
+        let whose = match self.tasks.get(&of) {
             Some(task) => LimitOwner::Process(task.process),
-            None => self
-                .tracees
-                .fork_events
-                .get(&of)?
-                .thread_of
-                .map_or(LimitOwner::EarlyChild(of), LimitOwner::Process),
+            None => {
+                self.fork_events.get(&of)?.thread_of.map_or(LimitOwner::EarlyChild(of), LimitOwner::Process)
+            }
         };
         // In another PID namespace an id belongs to another process.
         let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
@@ -116,7 +110,7 @@ impl Tracer {
         let Some(address) = call.new else { return Ok(()) };
         let reported = read_limits(tid, address)?;
         let real = widened(reported, real, remembered);
-        let Some(TaskMode::Translated(context)) = self.tracees.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return Ok(());
         };
         let cache = context.cache.borrow();
@@ -141,7 +135,7 @@ fn is_alive(tid: u32) -> bool {
 /// The limits that the kernel has for a task's process.
 fn real_limits(tid: u32) -> Option<AddressLimits> {
     // The right to trace does not always include the right to read limits.
-    let text = || crate::host::proc::text(format!("/proc/{tid}/limits")).ok();
+    let text = || super::proc::text(format!("/proc/{tid}/limits")).ok();
     address_limits(tid).ok().or_else(|| listed(&text()?))
 }
 
