@@ -17,30 +17,45 @@ use crate::translate::ANSWERED;
 const AT_HWCAP: u64 = 16;
 const AT_HWCAP2: u64 = 26;
 
-/// The registers of a program behind its `cpuid` or `xgetbv`, answered from the baseline.
-///
-/// # Errors
-///
-/// The reason why the question cannot be answered, in words that follow "the program".
-pub(super) fn answered(
-    baseline: &ProcessorBaseline,
-    question: CpuQuery,
-    registers: Registers,
-    cpuid: impl Fn(u32, u32) -> [u32; 4],
-) -> Result<Registers, String> {
-    let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
-    let rip = registers.rip.wrapping_add(ANSWERED);
-    match question {
-        CpuQuery::Features => {
-            let [rax, rbx, rcx, rdx] = baseline.cpuid(leaf, subleaf, cpuid).map(u64::from);
-            Ok(Registers { rax, rbx, rcx, rdx, rip, ..registers })
+/// The answer to a question about the processor: the registers that the instruction sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct CpuAnswer {
+    rax: u64,
+    rdx: u64,
+    /// The other two that `cpuid` sets.
+    rbx_and_rcx: Option<[u64; 2]>,
+}
+
+impl CpuAnswer {
+    /// The answer of a baseline to a question with these values of `eax` and `ecx`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there is none, in words that follow "the program".
+    pub(super) fn of(
+        baseline: &ProcessorBaseline,
+        question: CpuQuery,
+        [leaf, subleaf]: [u32; 2],
+        cpuid: impl Fn(u32, u32) -> [u32; 4],
+    ) -> Result<CpuAnswer, String> {
+        match question {
+            CpuQuery::Features => {
+                let [rax, rbx, rcx, rdx] = baseline.cpuid(leaf, subleaf, cpuid).map(u64::from);
+                Ok(CpuAnswer { rax, rdx, rbx_and_rcx: Some([rbx, rcx]) })
+            }
+            // Register 1 is the state in use: all of it may be.
+            CpuQuery::ExtendedState if subleaf < 2 => {
+                let xcr0 = baseline.xcr0();
+                Ok(CpuAnswer { rax: xcr0 & 0xffff_ffff, rdx: xcr0 >> 32, rbx_and_rcx: None })
+            }
+            CpuQuery::ExtendedState => Err(format!("asks for extended control register {subleaf}")),
         }
-        // Register 1 is the state in use: all of it may be.
-        CpuQuery::ExtendedState if subleaf < 2 => {
-            let xcr0 = baseline.xcr0();
-            Ok(Registers { rax: xcr0 & 0xffff_ffff, rdx: xcr0 >> 32, rip, ..registers })
-        }
-        CpuQuery::ExtendedState => Err(format!("asks for extended control register {subleaf}")),
+    }
+
+    /// The registers behind the instruction.
+    pub(super) fn registers(self, before: Registers) -> Registers {
+        let [rbx, rcx] = self.rbx_and_rcx.unwrap_or([before.rbx, before.rcx]);
+        Registers { rax: self.rax, rbx, rcx, rdx: self.rdx, rip: before.rip.wrapping_add(ANSWERED), ..before }
     }
 }
 
@@ -87,15 +102,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_answered_behind_the_instruction_and_an_unknown_register_is_refused() {
-        let baseline = ProcessorBaseline::X86_64V2;
-        let registers = Registers { rip: 100, rax: 0, rcx: 0, rbx: 7, ..Registers::default() };
-        let ask =
-            |question, rcx| answered(&baseline, question, Registers { rcx, ..registers }, |_, _| [9; 4]);
-        let state = ask(CpuQuery::ExtendedState, 1).unwrap();
-        assert_eq!((state.rip, state.rax, state.rbx), (100 + ANSWERED, baseline.xcr0() & 0xffff_ffff, 7));
-        assert_eq!(ask(CpuQuery::Features, 0).unwrap().rip, 100 + ANSWERED);
-        let refused = ask(CpuQuery::ExtendedState, 2).unwrap_err();
+    fn a_baseline_answers_for_every_leaf_and_for_the_extended_state_in_use() {
+        let ask = |question, values| {
+            CpuAnswer::of(&ProcessorBaseline::X86_64V2, question, values, |_, _| [u32::MAX; 4])
+        };
+        let state = ask(CpuQuery::ExtendedState, [0, 1]).unwrap();
+        assert_eq!((state.rax, state.rdx, state.rbx_and_rcx), (0b11, 0, None));
+        let features = ask(CpuQuery::Features, [1, 0]).unwrap();
+        assert!(features.rbx_and_rcx.is_some_and(|[_, rcx]| rcx < u32::MAX.into()), "{features:?}");
+        let refused = ask(CpuQuery::ExtendedState, [0, 2]).unwrap_err();
         assert_eq!(refused, "asks for extended control register 2");
     }
 

@@ -63,7 +63,7 @@ use super::code_cache::CodeCacheMapping;
 use super::code_objects::CodeObjects;
 use super::code_reader::CodeReader;
 use super::cpu_binding::CpuFollower;
-use super::cpu_queries;
+use super::cpu_queries::CpuAnswer;
 use super::delayed_signals::DelayedSignals;
 use super::fork_event::USER_CS;
 use super::maps::{MapsCache, MemoryMaps};
@@ -572,8 +572,9 @@ impl Tracer {
             StopReason::SystemCall => self.system_call(tid, registers),
             StopReason::CpuQuery(question) => {
                 let baseline = self.settings.baseline.as_ref().ok_or(TraceError::Gone)?;
-                let answered = cpu_queries::answered(baseline, question, registers, cpuid);
-                Ok(TaskAction::ResumeWith(answered.map_err(TraceError::Detach)?))
+                let values = [registers.rax as u32, registers.rcx as u32];
+                let answer = CpuAnswer::of(baseline, question, values, cpuid).map_err(TraceError::Detach)?;
+                Ok(TaskAction::ResumeWith(answer.registers(registers)))
             }
             StopReason::Budget => {
                 self.cpu.follow(&self.tracees, tid);
