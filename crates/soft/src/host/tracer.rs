@@ -30,15 +30,10 @@ mod cache_flush;
 mod exits;
 mod forks;
 pub(super) mod probe;
-mod profiles;
 mod readings;
-mod retranslation_rounds;
-mod shared_translations;
 mod signals;
-mod stored_translations;
 mod syscall_handlers;
 mod threads;
-mod traced_by_others;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -54,8 +49,6 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use self::cache_flush::CHANGES_SHARED;
 use self::probe::InstructionProbe;
-use self::shared_translations::SharedTranslations;
-use self::traced_by_others::AttachWait;
 use super::TracerSettings;
 use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use super::call_path_recording::CallPathRecording;
@@ -69,16 +62,17 @@ use super::fork_event::USER_CS;
 use super::maps::{MapsCache, MemoryMaps};
 use super::proc;
 use super::process::{TaskMode, TracedTask};
-use super::profile_store::ProfileStore;
 use super::restartable_checks::RestartableSearch;
+use super::retranslation_rounds::{MoveLimits, RetranslationRounds};
 use super::syscalls::behind_call;
 use super::task_state::{TaskEvent, TransitionEffect};
 use super::trace_error::{TraceError, TraceResult};
+use super::traced_by_others::AttachWait;
 use super::tracees::Tracees;
 use super::translated_pc::TranslatedPc;
-use super::translation_cache::TranslationCache;
 use super::translation_context::TranslationContext;
 use super::translation_context::TranslationCounts;
+use super::translation_store::TranslationStore;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
 use crate::block::DetachReason;
@@ -131,16 +125,10 @@ pub(crate) struct Tracer {
     pub(super) restartable: RestartableSearch,
     /// A probe that looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn InstructionProbe>>,
-    /// Translations that several programs can share.
-    shared_translations: SharedTranslations,
-    /// The execution profile of earlier runs and of this one.
-    pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
+    pub(super) store: TranslationStore,
+    pub(super) retranslation: RetranslationRounds,
     /// Files of code, where executions by address are requested.
     pub(super) objects: Option<Rc<RefCell<CodeObjects>>>,
-    /// The persistent translation cache.
-    pub(super) translation_cache: Option<TranslationCache>,
-    /// When it was last looked for programs that are to get another translation.
-    pub(super) last_age_check: Instant,
     /// The start of the times in answers to threads that ask for their counts.
     pub(super) began: Instant,
     /// Windows that are recorded.
@@ -180,11 +168,7 @@ pub(crate) fn follow(
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut tracer = Tracer::new(pid, settings, probe);
-    let (store, trusted) = ProfileStore::open(profile);
-    tracer.profile = Some(Rc::new(RefCell::new(store)));
-    tracer.translation_cache = profile
-        .filter(|_| trusted)
-        .and_then(|profile| TranslationCache::open(&profile.with_file_name("translations")));
+    tracer.store = TranslationStore::open(profile);
     // Events from before the bell existed are handled at once.
     let mut heard = true;
     loop {
@@ -211,7 +195,11 @@ pub(crate) fn follow(
         tracer.report_early(&mut socket);
         tracer.send_rows(&mut socket);
         let binding_check = tracer.tracees.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
-        let most = tracer.delayed_signals.soonest().or(binding_check).or_else(|| tracer.next_check_in());
+        let most = tracer
+            .delayed_signals
+            .soonest()
+            .or(binding_check)
+            .or_else(|| tracer.retranslation.next_check_in(&tracer.tracees));
         let most =
             tracer.recording.as_ref().and_then(WindowRecording::longest_wait).into_iter().chain(most).min();
         let change = bell.wait(most).ok().flatten();
@@ -223,7 +211,7 @@ pub(crate) fn follow(
         cyclometer_sys::daemon::enlarge_memory();
     }
     tracer.report(&mut socket);
-    tracer.remember();
+    tracer.store.remember(&tracer.restartable);
     // This process ends, and all of its memory with it.
     std::mem::forget(tracer);
 }
@@ -251,11 +239,9 @@ impl Tracer {
             cpu: CpuFollower::default(),
             restartable: RestartableSearch::default(),
             probe,
-            shared_translations: SharedTranslations::default(),
-            profile: None,
+            store: TranslationStore::default(),
+            retranslation: RetranslationRounds::new(settings.retranslation),
             objects: settings.profiled.then(Rc::default),
-            translation_cache: None,
-            last_age_check: Instant::now(),
             began: Instant::now(),
             recording: None,
             window_request: None,
@@ -263,6 +249,27 @@ impl Tracer {
         };
         tracer.tracees.add_process(root, 0, TaskMode::Untranslated, false);
         tracer
+    }
+
+    /// The tasks that do not move to another translation now.
+    fn move_limits(&self) -> MoveLimits {
+        let all = self.probe.is_some() || self.finishing;
+        MoveLimits { all, detached_last: self.detach_last.iter().map(|(tid, _)| *tid).collect() }
+    }
+
+    fn check_ages(&mut self) {
+        let limits = self.move_limits();
+        self.retranslation.check_ages(&mut self.tracees, &mut self.store, &self.restartable, &limits);
+    }
+
+    fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
+        let limits = self.move_limits();
+        self.retranslation.may_retranslate_now(&mut self.tracees, tid, &limits)
+    }
+
+    fn may_retranslate_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
+        let limits = self.move_limits();
+        self.retranslation.may_retranslate_at_call(&mut self.tracees, (tid, number), &limits)
     }
 
     /// Whether no task is followed any more. A child with a fork event that has not stopped yet would be
@@ -390,7 +397,10 @@ impl Tracer {
                 self.unmap_when_detached(tid)?;
                 Err(TraceError::Detach(reason.to_owned()))
             }
-            TaskAction::AwaitDetach { target } => self.await_detach(tid, target),
+            TaskAction::AwaitDetach { target } => {
+                self.attaching.push(AttachWait { caller: tid, target });
+                Ok(())
+            }
             TaskAction::DetachAll(reason) => {
                 self.detach_all(tid, reason);
                 Ok(())
@@ -495,7 +505,7 @@ impl Tracer {
     /// Enters translated code with the current translation.
     fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
         let (permission, profile, objects) =
-            (self.permission(tid)?, self.profile.clone(), self.objects.clone());
+            (self.permission(tid)?, self.store.profile.clone(), self.objects.clone());
         let task = self.tracees.task(tid)?;
         let TaskMode::Native(mut context) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
             return Err(TraceError::Gone);
@@ -605,7 +615,7 @@ impl Tracer {
         }
         self.cpu.follow(&self.tracees, tid);
         let (permission, profile, objects) =
-            (self.permission(tid)?, self.profile.clone(), self.objects.clone());
+            (self.permission(tid)?, self.store.profile.clone(), self.objects.clone());
         let task = self.tracees.task(tid)?;
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let cache = context.cache.clone();

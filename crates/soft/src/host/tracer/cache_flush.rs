@@ -214,7 +214,7 @@ impl Tracer {
         let mut cache = match cache {
             // A retranslation is optional.
             Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
-                self.cancel_retranslation(tid);
+                self.tracees.cancel_retranslation(tid);
                 let effect = self.tracees.task(tid)?.apply(TaskEvent::FlushComplete);
                 self.carry_out(tid, effect);
                 return self.resume_from_native(tid);

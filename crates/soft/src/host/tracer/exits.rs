@@ -8,9 +8,11 @@ use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::proc::status;
 use crate::host::process::{TaskMode, TracedTask};
+use crate::host::syscalls::TRACED;
 use crate::host::task_state::{StopRequest, TaskEvent, TransitionEffect};
 use crate::host::thread_calls::ThreadCalls;
 use crate::host::trace_error::{TraceError, TraceResult};
+use crate::host::traced_by_others::AttachWait;
 use crate::host::translated_pc::TranslatedPc;
 use crate::host::translation_context::TranslationContext;
 use crate::host::window_protocol::TracedWindowEnd;
@@ -249,6 +251,42 @@ impl Tracer {
         match task.apply(TaskEvent::DetachRequested(reason.clone())) {
             TransitionEffect::DetachNow => self.detach_stopped(tid, reason),
             effect => self.carry_out(tid, effect),
+        }
+    }
+
+    /// Detaches the processes that others wait for, and resumes those whose wait is over.
+    pub(super) fn release_attaching(&mut self) {
+        for wait in self.attaching.clone() {
+            let AttachWait { caller, target } = wait;
+            if !self.tracees.tasks.contains_key(&caller) {
+                self.attaching.retain(|other| *other != wait);
+            } else if !self.tracees.is_or_will_be_followed(target) {
+                self.attaching.retain(|other| *other != wait);
+                let resumed = self.resume_checked(caller);
+                self.apply_outcome(caller, resumed);
+            } else {
+                self.detach_for_attach(target);
+            }
+        }
+    }
+
+    /// Requests the detach of a process that another one is about to trace.
+    fn detach_for_attach(&mut self, target: u32) {
+        let Some(process) = self.tracees.tasks.get(&target).map(|task| task.process) else { return };
+        if self.tracees.processes[process].stops_counting() {
+            return;
+        }
+        self.tracees.processes[process].stop_counting(TRACED);
+        // Its own threads that wait for another process are stopped, and would wait for ever.
+        let is_of = |tracer: &Tracer, wait: &AttachWait| {
+            tracer.tracees.tasks.get(&wait.caller).is_some_and(|task| task.process == process)
+        };
+        let stopped: Vec<u32> =
+            self.attaching.iter().filter(|wait| is_of(self, wait)).map(|wait| wait.caller).collect();
+        self.attaching.retain(|wait| !stopped.contains(&wait.caller));
+        stopped.iter().for_each(|caller| self.detach(*caller, None, 0));
+        if stopped.is_empty() {
+            self.request_detach(target, None);
         }
     }
 

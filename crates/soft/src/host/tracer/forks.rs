@@ -214,16 +214,16 @@ impl Tracer {
             return Err(TraceError::Gone);
         }
         let context = if cache.borrow().is_whole_in(&maps) {
-            match self.assign_slot(child, cache) {
+            match self.tracees.assign_slot(child, cache) {
                 Err(TraceError::Detach(_)) if self.tracees.can_assign_apart(child, cache) => {
-                    self.assign_apart(child, cache)?
+                    self.tracees.assign_apart(child, cache, self.settings.translation)?
                 }
                 context => context?,
             }
         } else if self.tracees.task(child)?.filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
         } else {
-            self.assign_apart(child, cache)?
+            self.tracees.assign_apart(child, cache, self.settings.translation)?
         };
         if !self.tracees.other_threads(child).is_empty() {
             // The kernel reports only one of two threads that end the process at the same time.
@@ -269,7 +269,12 @@ impl Tracer {
         if self.settings.baseline.is_some() {
             set_hwcap(tid, registers.rsp)?;
         }
-        let context = self.assign_program(tid, &registers)?;
+        let context = self.store.assign_program(
+            &self.tracees,
+            (tid, &registers),
+            &self.settings,
+            &mut self.restartable,
+        )?;
         if self.settings.fixed_layout {
             trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
         }

@@ -2,20 +2,15 @@
 //!
 //! The types are in [`syscalls`](crate::host::syscalls).
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use cyclometer_sys::trace::{self, Registers};
 
 use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
-use crate::host::code_cache::CodeCacheMapping;
 use crate::host::file_writes::WriteEffect;
 use crate::host::listing_calls::{names_proc, names_status};
-use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::number;
 use crate::host::restartable_checks::SharingRefusal;
-use crate::host::syscalls::{EFAULT, MappingCall, SyscallAction, action_for};
+use crate::host::syscalls::{EFAULT, SyscallAction, action_for};
 use crate::host::task_state::{StopRequest, TaskEvent};
 use crate::host::trace_error::TraceError;
 
@@ -47,8 +42,10 @@ impl Tracer {
         }
         match action_for(tid, &registers) {
             SyscallAction::Make => Ok(TaskAction::Resume),
-            SyscallAction::ChangeMappings(call) => self.change_mappings(tid, &call, registers),
-            SyscallAction::DiscardMemory(start, end) => self.discard_memory(tid, (start, end), registers),
+            SyscallAction::ChangeMappings(call) => self.tracees.change_mappings(tid, &call, registers),
+            SyscallAction::DiscardMemory(start, end) => {
+                self.tracees.discard_memory(tid, (start, end), registers)
+            }
             SyscallAction::Execute { folder, path } => {
                 if let Some(reason) = crate::host::program_file::unfollowable(tid, folder, path) {
                     return Err(TraceError::Detach(reason));
@@ -70,7 +67,7 @@ impl Tracer {
                 self.carry_out(tid, effect);
                 Ok(TaskAction::Resume)
             }
-            SyscallAction::InstallFilter if !self.is_sole_user(tid)? => Ok(TaskAction::Flush),
+            SyscallAction::InstallFilter if !self.tracees.is_sole_user(tid)? => Ok(TaskAction::Flush),
             SyscallAction::InstallFilter => {
                 // It can be for all threads.
                 self.tracees.update_threads(tid, |task| task.filtered = true)?;
@@ -106,8 +103,8 @@ impl Tracer {
             SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => Ok(TaskAction::DetachUnmapped(reason)),
-            SyscallAction::EndCounted(reason) => self.end_counted(tid, reason),
-            SyscallAction::Trace(target) => self.handle_attach(tid, target),
+            SyscallAction::EndCounted(reason) => self.tracees.end_counted(tid, reason),
+            SyscallAction::Trace(target) => self.tracees.action_for_attach(tid, target),
         }
     }
 
@@ -147,71 +144,5 @@ impl Tracer {
                 if of.contains(&tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(None) }
             }
         }
-    }
-
-    /// Discards the bytes of a range: the mappings stay.
-    fn discard_memory(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> ActionResult {
-        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else {
-            return Err(TraceError::Gone);
-        };
-        let changes = context.cache.borrow().translation.touches_fixed(range.0, range.1);
-        if !changes {
-            return Ok(TaskAction::Resume);
-        }
-        self.change_mappings(
-            tid,
-            &MappingCall { ranges: vec![range], code: false, protects: false },
-            registers,
-        )
-    }
-
-    /// Handles a call that changes mappings: translations of code there become invalid.
-    fn change_mappings(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> ActionResult {
-        let among = self.tracees.has_other_threads(tid);
-        let TaskMode::Translated(context) = &self.tracees.task(tid)?.mode else {
-            return Err(TraceError::Gone);
-        };
-        let home = context.cache.clone();
-        let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
-        if call.ranges.iter().any(ours) {
-            return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
-        }
-        let changes = self.changes_code(tid, call)?;
-        if changes {
-            self.note_change(tid, call)?;
-        }
-        if among {
-            return self.change_mappings_among_threads(tid, call, changes, registers);
-        }
-        if !changes && !self.concerns_code(tid, call)? {
-            return Ok(TaskAction::Resume);
-        }
-        close_versions(&home, call);
-        let joint = home.borrow().shared_code.is_open() && !changes;
-        // The address of new or moved code is not known before the call.
-        let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
-        let stale = !changes && !joint && places && self.is_stale(tid)?;
-        self.tracees.forget_maps(tid);
-        if let Some(process) = self.tracees.process(tid).filter(|_| call.code) {
-            process.no_restarts = false;
-        }
-        if joint {
-            return self.map_shared_code(tid, call, registers);
-        }
-        let shared = places && self.tracees.is_shared(tid, &home);
-        if !changes && !shared && !stale {
-            return Ok(TaskAction::Resume);
-        }
-        Ok(TaskAction::Flush)
-    }
-}
-
-/// Closes the version stubs of memory that a call may make unexecutable: the tracer looks at it before the
-/// next execution. Changed bytes are found by the checks of versions.
-pub(super) fn close_versions(cache: &Rc<RefCell<CodeCacheMapping>>, call: &MappingCall) {
-    if !call.code {
-        let mut cache = cache.borrow_mut();
-        call.ranges.iter().for_each(|(start, end)| cache.translation.close_versions(*start, *end));
-        cache.apply_writes();
     }
 }

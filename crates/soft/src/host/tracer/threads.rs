@@ -6,21 +6,11 @@
 //! All threads are detached at once. A thread in native code could change the code, and the tracer would not
 //! see it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use cyclometer_sys::trace::{Change, Registers};
+use cyclometer_sys::trace::Change;
 
 use super::Tracer;
 use super::forks::message;
-use super::syscall_handlers::close_versions;
-use crate::host::action::{ActionResult, TaskAction};
-use crate::host::code_cache::CodeCacheMapping;
 use crate::host::process::{TaskMode, TracedTask};
-use crate::host::restartable;
-use crate::host::syscalls::MappingCall;
-use crate::host::trace_error::TraceError;
-use crate::host::translation_context::TranslationContext;
 use crate::host::translation_context::{ThreadCounts, TranslationCounts};
 use crate::host::window_protocol::TracedWindowEnd;
 
@@ -29,43 +19,6 @@ impl Tracer {
     pub(super) fn handle_postponed(&mut self) {
         for (tid, change) in std::mem::take(&mut self.postponed) {
             self.handle(tid, change);
-        }
-    }
-
-    /// A slot for a task in a translation: for a thread, preferably one of an ended thread.
-    pub(super) fn assign_slot(
-        &mut self,
-        tid: u32,
-        cache: &Rc<RefCell<CodeCacheMapping>>,
-    ) -> Result<TranslationContext, TraceError> {
-        let ended_contexts = self.tracees.process(tid).map(|process| &mut process.ended_contexts);
-        let left = ended_contexts.and_then(|ended_contexts| {
-            let found = ended_contexts.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
-            Some(ended_contexts.swap_remove(found))
-        });
-        if let Some(context) = left {
-            return Ok(context);
-        }
-        let mut slot = cache.borrow_mut().take_slot();
-        if slot.is_none() {
-            self.free_ended_slots(cache);
-            slot = cache.borrow_mut().take_slot();
-        }
-        let what = if self.tracees.other_threads(tid).is_empty() { "processes" } else { "threads" };
-        let slot = slot.ok_or_else(|| TraceError::Detach(format!("has too many {what} at a time")))?;
-        Ok(TranslationContext::new(cache.clone(), slot))
-    }
-
-    /// Frees the slots of ended threads, and keeps their counts.
-    fn free_ended_slots(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
-        for process in &mut self.tracees.processes {
-            let (here, elsewhere) = std::mem::take(&mut process.ended_contexts)
-                .into_iter()
-                .partition(|context| Rc::ptr_eq(&context.cache, cache));
-            let here: Vec<TranslationContext> = here;
-            process.ended_contexts = elsewhere;
-            process.ended_counts.extend(here.iter().map(TranslationCounts::of));
-            here.iter().for_each(|context| cache.borrow_mut().give_slot(context.slot));
         }
     }
 
@@ -109,9 +62,9 @@ impl Tracer {
         }
         for context in &ended_contexts {
             context.cache.borrow_mut().give_slot(context.slot);
-            self.forbid_storing(tid, &mut context.cache.borrow_mut());
-            if !self.shared_translations.holds(&context.cache) {
-                self.learn(&context.cache.borrow());
+            self.store.forbid_storing(tid, &mut context.cache.borrow_mut());
+            if !self.store.shared.holds(&context.cache) {
+                self.store.learn(&context.cache.borrow());
             }
         }
     }
@@ -180,50 +133,5 @@ impl Tracer {
         let Some(task) = self.tracees.tasks.remove(&former) else { return };
         self.pending_answers.remove(&former);
         self.tracees.tasks.insert(tid, task);
-    }
-
-    /// Handles a call that changes mappings of a process with several threads. Nothing is translated during
-    /// the call, so no thread can read the old code.
-    pub(super) fn change_mappings_among_threads(
-        &mut self,
-        tid: u32,
-        call: &MappingCall,
-        changes: bool,
-        registers: Registers,
-    ) -> ActionResult {
-        let task = self.tracees.task(tid)?;
-        let filtered = task.filtered;
-        let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
-        let home = context.cache.clone();
-        let known = context.maps.last();
-        let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
-        let harmless = !call.code && !call.ranges.iter().any(executable);
-        let open = home.borrow().shared_code.is_open();
-        if changes || (call.code && !open && self.tracees.is_shared(tid, &home)) {
-            return Ok(TaskAction::FlushAroundCall);
-        }
-        if harmless {
-            return Ok(TaskAction::Resume);
-        }
-        if filtered {
-            return Err(TraceError::Detach("filters its system calls".to_owned()));
-        }
-        let fresh = self.call_on_behalf(tid, registers)?;
-        let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
-        close_versions(&home, call);
-        for range in ranges.iter().copied().filter(|_| call.code) {
-            restartable::check(tid, range, restartable::THREADS)?;
-        }
-        if open {
-            return if self.is_admitted(tid, &ranges)? {
-                Ok(TaskAction::Resume)
-            } else {
-                Ok(TaskAction::Flush)
-            };
-        }
-        if fresh.is_some_and(|(start, end)| home.borrow().translation.touches_fixed(start, end)) {
-            return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
-        }
-        Ok(TaskAction::Resume)
     }
 }
