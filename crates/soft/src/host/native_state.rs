@@ -68,14 +68,6 @@ impl TracedTask {
         }
     }
 
-    /// Its context, if it has one.
-    pub(super) fn context_mut(&mut self) -> Option<&mut TranslationContext> {
-        match &mut self.mode {
-            TaskMode::Translated(context) | TaskMode::Native(context) => Some(context),
-            TaskMode::Untranslated => None,
-        }
-    }
-
     /// Its context, if it executes translated code.
     pub(super) fn translated(&self) -> Result<&TranslationContext, TraceError> {
         if let TaskMode::Translated(context) = &self.mode { Ok(context) } else { Err(TraceError::Gone) }
@@ -144,6 +136,13 @@ impl TracedTask {
         match context.cache.borrow().translation.point_at(pc)?.flow {
             FlowState::In { block, .. } => Some(block),
             _ => None,
+        }
+    }
+
+    /// The instruction at a position in translated code is executed again: a system call that is restarted.
+    pub(super) fn count_again(&mut self, pc: u64) {
+        if let (Some(block), Ok(context)) = (self.block_at(pc), self.translated_mut()) {
+            context.repeat_last(block);
         }
     }
 

@@ -34,8 +34,9 @@ mod readings;
 mod signals;
 mod syscall_handlers;
 mod threads;
+mod translating;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,41 +44,32 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_sys::cpuid::cpuid;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
-use self::cache_flush::CHANGES_SHARED;
 use self::probe::InstructionProbe;
 use super::TracerSettings;
 use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use super::call_path_recording::CallPathRecording;
-use super::code_cache::CodeCacheMapping;
 use super::code_objects::CodeObjects;
-use super::code_reader::CodeReader;
 use super::cpu_binding::CpuFollower;
-use super::cpu_queries::CpuAnswer;
 use super::delayed_signals::DelayedSignals;
-use super::fork_event::USER_CS;
-use super::maps::{MapsCache, MemoryMaps};
 use super::proc;
 use super::process::{TaskMode, TracedTask};
+use super::process_counts::CountRequest;
 use super::restartable_checks::RestartableSearch;
+use super::restarted_calls::restart_wait;
 use super::retranslation_rounds::{MoveLimits, RetranslationRounds};
 use super::syscalls::behind_call;
 use super::task_state::{TaskEvent, TransitionEffect};
 use super::trace_error::{TraceError, TraceResult};
 use super::traced_by_others::AttachWait;
 use super::tracees::Tracees;
-use super::translated_pc::TranslatedPc;
-use super::translation_context::TranslationContext;
-use super::translation_context::TranslationCounts;
 use super::translation_store::TranslationStore;
+use super::unseen_end;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
-use crate::block::DetachReason;
 use crate::code_profile::CodeProfile;
-use crate::translate::{self, StopReason, TranslationNeed};
 
 pub(super) const SIGTRAP: i32 = 5;
 
@@ -107,11 +99,7 @@ pub(crate) struct Tracer {
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
     pub(super) delayed_signals: DelayedSignals,
-    /// Tasks that have not answered a request for counts.
-    pub(super) pending_answers: HashSet<u32>,
-    /// Counts of the tasks that have answered, with the indices of their processes.
-    pub(super) answered: HashMap<u32, (usize, Result<TranslationCounts, String>)>,
-    pub(super) reading: bool,
+    pub(super) counts: CountRequest,
     pub(super) finishing: bool,
     /// Tasks that were killed while they were detached: they stop once more before they are gone.
     pub(super) detaching: HashSet<u32>,
@@ -228,14 +216,12 @@ impl Tracer {
             attaching: Vec::new(),
             postponed: Vec::new(),
             delayed_signals: DelayedSignals::default(),
-            pending_answers: HashSet::new(),
-            answered: HashMap::new(),
-            reading: false,
+            counts: CountRequest::default(),
             finishing: false,
             detaching: HashSet::new(),
             detached_processes: HashSet::new(),
             reported: false,
-            reports_exits: exits::reports_exits(),
+            reports_exits: unseen_end::reports_exits(),
             cpu: CpuFollower::default(),
             restartable: RestartableSearch::default(),
             probe,
@@ -486,281 +472,10 @@ impl Tracer {
             }
         }
     }
-
-    /// Goes on in translated code; the registers are the program's.
-    pub(super) fn enter_translation(&mut self, tid: u32, registers: Registers) -> TraceResult {
-        if registers.cs != USER_CS {
-            // The code that a handler returns to may be 32-bit code.
-            return Err(TraceError::Detach("continues in 32-bit code".to_owned()));
-        }
-        match self.enter_here(tid, registers) {
-            Err(TraceError::OwnTranslation) => {
-                trace::set_registers(tid, &registers)?;
-                self.flush_here(tid)
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Enters translated code with the current translation.
-    fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
-        let (permission, profile, objects) =
-            (self.permission(tid)?, self.store.profile.clone(), self.objects.clone());
-        let task = self.tracees.task(tid)?;
-        let TaskMode::Native(mut context) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
-            return Err(TraceError::Gone);
-        };
-        let address = registers.rip;
-        let own_registers = registers;
-        let prepared = self.begin_recording(tid, &context);
-        if let Err(trouble) = prepared {
-            self.tracees.task(tid)?.mode = TaskMode::Native(context);
-            return Err(trouble);
-        }
-        let body = {
-            let cache = &mut context.cache.borrow_mut();
-            let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
-                .placing(objects.as_deref())
-                .expecting(cache.change_history.expected());
-            let body =
-                with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
-            body.and_then(|body| {
-                cache.apply_writes();
-                (registers.rip, registers.gs_base) = (body, cache.base_of(context.slot));
-                cache.store(context.slot, translate::R11, registers.r11);
-                // A task that was killed meanwhile keeps its program point.
-                trace::set_registers(tid, &registers)?;
-                let block = cache.translation.block_at(address);
-                block.into_iter().for_each(|block| context.ledger.enter(cache, block));
-                Ok(())
-            })
-        };
-        let task = self.tracees.task(tid)?;
-        match body {
-            Ok(()) => {
-                (task.mode, task.last_pc) =
-                    (TaskMode::Translated(context), Some(TranslatedPc::new(registers.rip, &registers)));
-                task.throttle.returned_to(address);
-                if let Some(calls) = &self.call_paths {
-                    calls.begin_function(&mut self.tracees, tid, &own_registers);
-                }
-                self.resume_checked(tid)
-            }
-            Err(trouble) => {
-                task.mode = TaskMode::Native(context);
-                Err(trouble)
-            }
-        }
-    }
-
-    /// Prepares the window and the calls of a thread that is about to enter translated code in a context.
-    fn begin_recording(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
-        let task = self.tracees.tasks.get_mut(&tid).ok_or(TraceError::Gone)?;
-        if let Some(recording) = &mut self.recording {
-            recording.enter(task, (self.tracees.processes[task.process].pid, tid), context)?;
-        }
-        if self.call_paths.is_some() {
-            CallPathRecording::enter(task, context)?;
-        }
-        Ok(())
-    }
-
-    /// Handles a stop of the translator.
-    pub(super) fn translator_stop(
-        &mut self,
-        tid: u32,
-        stop: StopReason,
-        registers: Registers,
-    ) -> ActionResult {
-        match stop {
-            StopReason::DirectLink | StopReason::IndirectBranch => {
-                self.translate_and_resume(tid, stop, registers)
-            }
-            StopReason::SystemCall if self.may_retranslate_at_call(tid, registers.rax)? => {
-                Ok(TaskAction::Retranslate)
-            }
-            StopReason::SystemCall => self.system_call(tid, registers),
-            StopReason::CpuQuery(question) => {
-                let baseline = self.settings.baseline.as_ref().ok_or(TraceError::Gone)?;
-                let values = [registers.rax as u32, registers.rcx as u32];
-                let answer = CpuAnswer::of(baseline, question, values, cpuid).map_err(TraceError::Detach)?;
-                Ok(TaskAction::ResumeWith(answer.registers(registers)))
-            }
-            StopReason::Budget => {
-                self.cpu.follow(&self.tracees, tid);
-                let (Some(recording), task) = (&mut self.recording, self.tracees.task(tid)?) else {
-                    return Err(TraceError::Gone);
-                };
-                recording.reach_boundary(task, tid, registers.rip.wrapping_sub(1), &registers)?;
-                Ok(TaskAction::Resume)
-            }
-            StopReason::CallLog => {
-                self.cpu.follow(&self.tracees, tid);
-                self.call_paths.iter().for_each(|calls| calls.replay(&mut self.tracees, tid));
-                Ok(TaskAction::Resume)
-            }
-            StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
-            StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
-            StopReason::Detach(reason) => {
-                let reason = Some(format!("has {}", reason.word()));
-                Ok(TaskAction::Detach { reason, signal: 0 })
-            }
-        }
-    }
-
-    /// Translates the next block, and continues there.
-    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> ActionResult {
-        if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
-            return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
-        }
-        self.cpu.follow(&self.tracees, tid);
-        let (permission, profile, objects) =
-            (self.permission(tid)?, self.store.profile.clone(), self.objects.clone());
-        let task = self.tracees.task(tid)?;
-        let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
-        let cache = context.cache.clone();
-        let mut cache = cache.borrow_mut();
-        let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
-            .placing(objects.as_deref())
-            .expecting(cache.change_history.expected());
-        let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
-        let to = with_memory(&mut cache, tid, permission, |cache| match stop {
-            StopReason::DirectLink => cache.translation.link(&mut reader, at),
-            _ => cache.translation.indirect(&mut reader, target).map(Some),
-        });
-        cache.apply_writes();
-        drop(cache);
-        if let Err(TraceError::OwnTranslation) = to {
-            return Ok(TaskAction::Flush);
-        }
-        trace::set_instruction_pointer(tid, to?.ok_or(TraceError::Gone)?)?;
-        Ok(TaskAction::Resume)
-    }
-
-    /// Whether the translation that a task executes may be given more memory.
-    fn permission(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
-        let task = self.tracees.task(tid)?;
-        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
-            return Ok(MappingPermission::Allowed);
-        };
-        let (filtered, home) = (task.filtered, context.cache.clone());
-        Ok(match () {
-            () if filtered => MappingPermission::Filtered,
-            () if self.tracees.is_mapped_elsewhere(tid, &home) => MappingPermission::Elsewhere,
-            () => MappingPermission::Allowed,
-        })
-    }
-
-    /// Replaces the translation, because the code changes or there is no more room. The task is in native
-    /// state then.
-    pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
-        let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
-        let settings = self.settings.translation;
-        let task = self.tracees.task(tid)?;
-        let process = task.process;
-        let shared = task.state().vfork_wait().is_some() || self.tracees.borrows(tid);
-        let filtered = self.tracees.task(tid)?.filtered;
-        let reason = match () {
-            () if filtered => Some("filters its system calls"),
-            () if shared => Some(CHANGES_SHARED),
-            () if !self.tracees.processes[process].may_change() => Some("keeps changing its code"),
-            () => None,
-        };
-        if let Some(reason) = reason {
-            return Err(TraceError::Detach(reason.to_owned()));
-        }
-        let TaskMode::Native(context) = &self.tracees.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let old = context.cache.clone();
-        let allowance = self.tracees.allowance(tid);
-        let mut cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
-        self.tracees.move_listings(tid, &old, &mut cache);
-        self.close(tid);
-        let slot = cache.take_slot().ok_or(TraceError::Gone)?;
-        let context = TranslationContext::new(Rc::new(RefCell::new(cache)), slot);
-        self.tracees.task(tid)?.mode = TaskMode::Native(context);
-        Ok(registers)
-    }
-
-    /// The program jumped to memory that is not executable, or that may change.
-    fn unreadable(&mut self, tid: u32) -> ActionResult {
-        let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
-        match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
-            // It faults there natively, and may have a handler for that.
-            Some(super::maps::NoCode::NotExecutable) => Ok(TaskAction::RunOn),
-            Some(reason) => Err(TraceError::Detach(reason.word().to_owned())),
-            // We may have been unable to look, which has another reason.
-            None if MemoryMaps::read(tid)?.is_empty() => Err(TraceError::Gone),
-            None => Err(TraceError::Detach("has code that cannot be read".to_owned())),
-        }
-    }
-}
-
-/// Whether an address is in the page whose code the kernel answers itself.
-///
-/// # Source
-///
-/// Linux `arch/x86/include/uapi/asm/vsyscall.h`, `VSYSCALL_ADDR`.
-fn is_vsyscall(address: u64) -> bool {
-    address & !0xfff == 0xffff_ffff_ff60_0000
-}
-
-/// Whether memory can be mapped for a translation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MappingPermission {
-    /// It can.
-    Allowed,
-    /// No system call can be made on behalf of the tracee.
-    Filtered,
-    /// It would be missing in another memory in which the same translation is executed.
-    Elsewhere,
-}
-
-/// Runs a step of the translation, and maps more memory when it asks for some.
-fn with_memory<T>(
-    cache: &mut CodeCacheMapping,
-    tid: u32,
-    permission: MappingPermission,
-    mut work: impl FnMut(&mut CodeCacheMapping) -> Result<T, TranslationNeed>,
-) -> Result<T, TraceError> {
-    loop {
-        match work(cache) {
-            Ok(done) => return Ok(done),
-            Err(_) if permission == MappingPermission::Filtered => {
-                return Err(TraceError::Detach("filters its system calls".to_owned()));
-            }
-            Err(TranslationNeed::Region(_)) if permission == MappingPermission::Elsewhere => {
-                return Err(TraceError::OwnTranslation);
-            }
-            Err(TranslationNeed::NewTranslation) => return Err(TraceError::OwnTranslation),
-            Err(need) => cache.satisfy(tid, need)?,
-        }
-    }
 }
 
 /// CPU time of the tracer so far.
 fn own_cpu_time() -> Option<Duration> {
     let usage = cyclometer_sys::process::thread_usage().ok()?;
     Some(Duration::from_nanos(usage.user_ns + usage.system_ns))
-}
-
-/// Restarts a system call that the tracer's stop has interrupted, and that the kernel would not restart.
-/// Without a tracer the call would not have been interrupted. Its timeout starts again.
-///
-/// # Source
-///
-/// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux
-/// `include/linux/errno.h`, `ERESTARTNOHAND`.
-pub(super) fn restart_wait(tid: u32) -> TraceResult {
-    const ERESTARTNOHAND: i64 = 514;
-    const EINTR: i64 = 4;
-    /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait,
-    /// io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4, recvmmsg, sendmmsg, io_pgetevents,
-    /// io_uring_enter, epoll_pwait2.
-    const WAITS: [u64; 20] =
-        [0, 1, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 307, 333, 426, 441];
-    let registers = trace::registers(tid)?;
-    if registers.rax.cast_signed() == -EINTR && WAITS.contains(&registers.orig_rax) {
-        trace::set_registers(tid, &Registers { rax: (-ERESTARTNOHAND).cast_unsigned(), ..registers })?;
-    }
-    Ok(())
 }

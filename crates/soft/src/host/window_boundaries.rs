@@ -234,8 +234,20 @@ impl TracedTask {
 }
 
 impl TranslationContext {
+    /// Counts the last instruction of a block once more, and takes it from the budget.
+    pub(super) fn repeat_last(&mut self, block: u32) {
+        self.ledger.repeat_last(&self.cache.borrow(), block);
+        self.change_budget(-1);
+    }
+
+    /// Takes the last instruction of a block back, and adds it to the budget.
+    pub(super) fn take_last_back(&mut self, block: u32) {
+        self.ledger.take_last_back(&self.cache.borrow(), block);
+        self.change_budget(1);
+    }
+
     /// Adds instructions to the thread's budget that its ledger takes back, or subtracts those that it adds.
-    pub(super) fn change_budget(&self, instructions: i64) {
+    fn change_budget(&self, instructions: i64) {
         let cache = self.cache.borrow();
         if cache.translation.has_budget() {
             let left = cache.load(self.slot, BUDGET);

@@ -29,49 +29,16 @@ use std::rc::Rc;
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::signals::restarts;
-use super::{Tracer, restart_wait};
+use super::Tracer;
 use crate::host::code_cache::CodeCacheMapping;
 use crate::host::code_changes::CacheFlush;
+use crate::host::flush_readiness::{CHANGES_SHARED, FlushReadiness, change_refusal};
 use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::number;
-use crate::host::task_state::{TaskEvent, TaskState};
+use crate::host::restarted_calls::{call_again, restart_wait, restarts};
+use crate::host::task_state::TaskEvent;
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translation_context::TranslationContext;
-
-/// The reason why a process is detached that changes code of two processes.
-pub(super) const CHANGES_SHARED: &str = "changes its code while its parent waits for it (vfork)";
-
-/// Whether a flush can be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FlushReadiness {
-    /// All threads are suspended.
-    Ready,
-    /// A thread is not suspended yet, or has not stopped for the first time.
-    Waits,
-    /// Another process uses the memory (vfork): one of the two waits in its call, and cannot be suspended.
-    SharesMemory,
-}
-
-impl FlushReadiness {
-    /// The readiness of a process whose threads have these states. `borrows`: its parent waits for it.
-    fn of<'a>(
-        states: impl Iterator<Item = &'a TaskState>,
-        borrows: bool,
-        awaits_thread: bool,
-    ) -> FlushReadiness {
-        let (mut lends, mut waits) = (false, awaits_thread);
-        for state in states {
-            lends |= state.vfork_wait().is_some();
-            waits |= !state.is_suspended();
-        }
-        match () {
-            () if lends || borrows => FlushReadiness::SharesMemory,
-            () if waits => FlushReadiness::Waits,
-            () => FlushReadiness::Ready,
-        }
-    }
-}
 
 impl Tracer {
     /// A thread is about to make a call that changes code: it waits until all other threads are suspended.
@@ -94,11 +61,9 @@ impl Tracer {
         }
         let task = self.tracees.task(tid)?;
         let (filtered, process) = (task.filtered, task.process);
-        if filtered {
-            return Err(TraceError::Detach("filters its system calls".to_owned()));
-        }
-        if !self.tracees.processes[process].may_change() {
-            return Err(TraceError::Detach("keeps changing its code".to_owned()));
+        let may_change = || self.tracees.processes[process].may_change();
+        if let Some(reason) = change_refusal(filtered, false, may_change) {
+            return Err(TraceError::Detach(reason.to_owned()));
         }
         let block = if pending { self.tracees.task(tid)?.block_of_call() } else { None };
         self.tracees.restore_native_state(tid)?;
@@ -137,9 +102,7 @@ impl Tracer {
         let block = if again { self.tracees.task(tid)?.block_at(before.rip) } else { None };
         self.suspend(tid)?;
         if let (Some(block), TaskMode::Native(context)) = (block, &mut self.tracees.task(tid)?.mode) {
-            let cache = context.cache.clone();
-            context.ledger.take_last_back(&cache.borrow(), block);
-            context.change_budget(1);
+            context.take_last_back(block);
         }
         Ok(())
     }
@@ -265,47 +228,5 @@ impl Tracer {
         } else {
             self.enter_translation(tid, registers)
         }
-    }
-}
-
-/// The number of the system call that the kernel makes to restart an interrupted one. The tracer makes it,
-/// because the registers were replaced meanwhile.
-///
-/// # Source
-///
-/// Linux `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`; `arch/x86/entry/syscalls/syscall_64.tbl`,
-/// `restart_syscall`.
-fn call_again(result: u64, number: u64) -> u64 {
-    const ERESTART_RESTARTBLOCK: i64 = 516;
-    const RESTART_SYSCALL: u64 = 219;
-    if result.cast_signed() == -ERESTART_RESTARTBLOCK { RESTART_SYSCALL } else { number }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::task_state::VforkWait;
-
-    #[test]
-    fn a_flush_waits_for_every_thread_and_is_refused_where_memory_is_shared() {
-        let suspended = TaskState::Suspended { group_stop: false };
-        let asked = TaskState::default().next(TaskEvent::SuspendRequested).0;
-        let wait = VforkWait { by: 7, pc: 0 };
-        let waiting = TaskState::default().next(TaskEvent::WaitsForChild(wait)).0;
-        let readiness = |states: &[&TaskState], borrows, awaits_thread| {
-            FlushReadiness::of(states.iter().copied(), borrows, awaits_thread)
-        };
-        assert_eq!(readiness(&[&suspended, &suspended], false, false), FlushReadiness::Ready);
-        assert_eq!(readiness(&[&suspended, &asked], false, false), FlushReadiness::Waits);
-        assert_eq!(readiness(&[&suspended], false, true), FlushReadiness::Waits);
-        assert_eq!(readiness(&[&suspended, &waiting], false, false), FlushReadiness::SharesMemory);
-        assert_eq!(readiness(&[&asked], true, true), FlushReadiness::SharesMemory);
-    }
-
-    #[test]
-    fn a_system_call_is_made_again_as_the_kernel_would() {
-        assert_eq!(call_again(-512_i64 as u64, 202), 202);
-        assert_eq!(call_again(-514_i64 as u64, 0), 0);
-        assert_eq!(call_again(-516_i64 as u64, 35), 219);
     }
 }

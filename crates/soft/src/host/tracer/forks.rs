@@ -11,14 +11,13 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Change};
 
-use super::exits::is_traced_by_us;
 use super::{FIXED_BYTES, SIGTRAP, Tracer};
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
 use crate::host::cpu_queries::set_hwcap;
+use crate::host::first_stop::{FirstStop, KnownParent, children_of, is_thread, parent_of};
 use crate::host::fork_event::{ForkEvent, USER_CS};
 use crate::host::maps::MemoryMaps;
-use crate::host::proc::first_thread;
 use crate::host::process::{TaskMode, TracedProcess, TracedTask, name_of};
 use crate::host::remote_syscalls::{has_threads, number, run_to_trap};
 use crate::host::restartable::THREADS;
@@ -26,6 +25,7 @@ use crate::host::retranslation::TranslationAge;
 use crate::host::task_state::{TaskEvent, VforkWait};
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translated_pc::TranslatedPc;
+use crate::host::unseen_end::is_traced_by_us;
 use crate::host::window_protocol::TracedWindowEnd;
 
 /// The number of killed processes whose state is kept for their children.
@@ -230,7 +230,7 @@ impl Tracer {
             cache.borrow_mut().watch(number::EXIT_GROUP, true);
         }
         self.tracees.task(child)?.mode = TaskMode::Native(context);
-        if self.reading {
+        if self.counts.is_open {
             // The counts of the slot's previous user belong to the answer.
             self.record_counts(child, None);
         }
@@ -323,129 +323,13 @@ impl Tracer {
     }
 }
 
-/// The parent of a process that has stopped for the first time.
-#[derive(Clone, Copy)]
-struct KnownParent {
-    id: u32,
-    is_followed: bool,
-}
-
-/// The first stop of a task that is not known yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FirstStop {
-    /// A thread ends before it has executed anything, as its process is being killed. There may be no fork
-    /// event of it.
-    Dying,
-    /// Its fork event was reported.
-    Announced,
-    /// A thread that stops before its fork event.
-    EarlyThread,
-    /// A process that stops before its fork event; its parent, if the kernel names one.
-    EarlyChild { parent: Option<u32> },
-    /// A process whose parent is not followed: the parent was killed.
-    Orphan { parent: u32 },
-}
-
-impl FirstStop {
-    /// The kind of a stop. `is_thread`: whether the task is not the first one of its process.
-    fn of(
-        is_exit: bool,
-        has_fork_event: bool,
-        is_thread: impl Fn() -> bool,
-        parent: impl FnOnce() -> Option<KnownParent>,
-    ) -> FirstStop {
-        if is_exit && is_thread() {
-            return FirstStop::Dying;
-        }
-        if has_fork_event {
-            return FirstStop::Announced;
-        }
-        if is_thread() {
-            return FirstStop::EarlyThread;
-        }
-        match parent() {
-            Some(KnownParent { id: parent, is_followed: false }) => FirstStop::Orphan { parent },
-            parent => FirstStop::EarlyChild { parent: parent.map(|parent| parent.id) },
-        }
-    }
-}
-
-/// Whether a task is not the first one of its process.
-fn is_thread(tid: u32) -> bool {
-    first_thread(tid).is_some_and(|first| first != tid)
-}
-
 /// The message of a ptrace event. A task that was killed meanwhile is at another event.
 pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
     let message = trace::event_message(tid)?;
     if trace::is_at(tid, event)? { Ok(message) } else { Err(TraceError::Gone) }
 }
 
-/// The children of a process that has one thread.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/task/tid/children`.
-fn children_of(pid: u32) -> Vec<u32> {
-    let children = crate::host::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
-}
-
-/// The parent of a process.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = crate::host::proc::text(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(1)?.parse().ok()
-}
-
 /// Runs a process that is about to return from a system call to its first instruction.
 fn step_out(tid: u32) -> TraceResult {
     Ok(run_to_trap(tid, has_threads(tid), trace::step)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn first_stop(
-        is_exit: bool,
-        has_fork_event: bool,
-        is_thread: bool,
-        parent: Option<(u32, bool)>,
-    ) -> FirstStop {
-        let parent = parent.map(|(id, is_followed)| KnownParent { id, is_followed });
-        FirstStop::of(is_exit, has_fork_event, || is_thread, || parent)
-    }
-
-    #[test]
-    fn a_child_starts_with_its_fork_event_and_waits_without() {
-        for parent in [None, Some((7, true)), Some((7, false))] {
-            assert_eq!(first_stop(false, true, false, parent), FirstStop::Announced);
-            assert_eq!(first_stop(false, true, true, parent), FirstStop::Announced);
-            assert_eq!(first_stop(false, false, true, parent), FirstStop::EarlyThread);
-        }
-        assert_eq!(
-            first_stop(false, false, false, Some((7, true))),
-            FirstStop::EarlyChild { parent: Some(7) }
-        );
-        assert_eq!(first_stop(false, false, false, None), FirstStop::EarlyChild { parent: None });
-    }
-
-    #[test]
-    fn a_process_whose_parent_is_not_followed_is_an_orphan() {
-        assert_eq!(first_stop(false, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
-        assert_eq!(first_stop(true, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
-    }
-
-    #[test]
-    fn a_thread_that_ends_first_is_not_started_even_if_it_was_announced() {
-        for has_fork_event in [false, true] {
-            assert_eq!(first_stop(true, has_fork_event, true, None), FirstStop::Dying);
-        }
-        assert_eq!(first_stop(true, true, false, None), FirstStop::Announced, "a process has a program");
-    }
 }

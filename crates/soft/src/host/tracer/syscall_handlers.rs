@@ -100,7 +100,7 @@ impl Tracer {
                 Ok(TaskAction::Resume)
             }
             SyscallAction::AddressLimits(call) => self.tracees.handle_limits(tid, registers, call),
-            SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
+            SyscallAction::TrapHandler(action) => self.tracees.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => Ok(TaskAction::DetachUnmapped(reason)),
             SyscallAction::EndCounted(reason) => self.tracees.end_counted(tid, reason),

@@ -37,7 +37,7 @@ impl Tracer {
         task.carry(&context);
         task.leave_window(&context, self.recording.as_mut());
         let index = task.process;
-        self.answered.remove(&tid);
+        self.counts.forget(tid);
         let assigned = self.tracees.tasks.values().any(|task| task.process == index && task.has_context());
         let process = &mut self.tracees.processes[index];
         process.ended_contexts.push(context);
@@ -131,7 +131,7 @@ impl Tracer {
             self.end_windows(tid, TracedWindowEnd::End);
         }
         let Some(task) = self.tracees.tasks.remove(&former) else { return };
-        self.pending_answers.remove(&former);
+        self.counts.withdraw(former);
         self.tracees.tasks.insert(tid, task);
     }
 }
