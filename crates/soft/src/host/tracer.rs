@@ -36,7 +36,6 @@ mod syscall_handlers;
 mod threads;
 mod translating;
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -49,18 +48,19 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use self::probe::InstructionProbe;
 use super::TracerSettings;
-use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
+use super::action::{ActionResult, InterruptKind, TaskAction};
 use super::call_path_recording::CallPathRecording;
 use super::code_objects::CodeObjects;
 use super::cpu_binding::CpuFollower;
 use super::delayed_signals::DelayedSignals;
+use super::detach_progress::DetachProgress;
 use super::proc;
 use super::process::{TaskMode, TracedTask};
 use super::process_counts::CountRequest;
 use super::restartable_checks::RestartableSearch;
-use super::restarted_calls::restart_wait;
-use super::retranslation_rounds::{MoveLimits, RetranslationRounds};
+use super::retranslation_rounds::RetranslationRounds;
 use super::syscalls::behind_call;
+use super::task_rounds::TaskRounds;
 use super::task_state::{TaskEvent, TransitionEffect};
 use super::trace_error::{TraceError, TraceResult};
 use super::traced_by_others::AttachWait;
@@ -76,9 +76,6 @@ pub(super) const SIGTRAP: i32 = 5;
 /// Up to this many tasks, each event is handled by itself.
 const FEW: usize = 8;
 
-/// The changes for each task after which all tasks are looked at, where only few of them stop often.
-const SELDOM: usize = 8;
-
 /// The constant that replaces the 16 random bytes of a program with a fixed layout.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
@@ -91,20 +88,12 @@ pub(crate) struct Tracer {
     /// The call paths, where they are requested.
     pub(super) call_paths: Option<CallPathRecording>,
     pub(super) root: u32,
-    /// Stopped until all other processes are detached.
-    pub(super) detach_last: Vec<(u32, String)>,
-    /// Stopped until the processes that they trace next are detached.
-    attaching: Vec<AttachWait>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
     pub(super) delayed_signals: DelayedSignals,
     pub(super) counts: CountRequest,
-    pub(super) finishing: bool,
-    /// Tasks that were killed while they were detached: they stop once more before they are gone.
-    pub(super) detaching: HashSet<u32>,
-    /// Processes that went on then.
-    pub(super) detached_processes: HashSet<usize>,
+    pub(super) detaches: DetachProgress,
     /// The last report was sent.
     pub(super) reported: bool,
     /// Whether the kernel reports every exit.
@@ -123,8 +112,7 @@ pub(crate) struct Tracer {
     pub(super) recording: Option<WindowRecording>,
     /// The beginning of a request for windows.
     pub(super) window_request: Option<ArrivingRequest>,
-    /// Changes since the last round of all tasks.
-    changes_since_round: usize,
+    rounds: TaskRounds,
 }
 
 /// Traces a process that has not executed its command yet, and reports `ready`. Follows it and its
@@ -212,14 +200,10 @@ impl Tracer {
             ended_profile: CodeProfile::default(),
             call_paths: settings.has_call_paths.then(CallPathRecording::default),
             root,
-            detach_last: Vec::new(),
-            attaching: Vec::new(),
             postponed: Vec::new(),
             delayed_signals: DelayedSignals::default(),
             counts: CountRequest::default(),
-            finishing: false,
-            detaching: HashSet::new(),
-            detached_processes: HashSet::new(),
+            detaches: DetachProgress::default(),
             reported: false,
             reports_exits: unseen_end::reports_exits(),
             cpu: CpuFollower::default(),
@@ -231,38 +215,17 @@ impl Tracer {
             began: Instant::now(),
             recording: None,
             window_request: None,
-            changes_since_round: 0,
+            rounds: TaskRounds::default(),
         };
         tracer.tracees.add_process(root, 0, TaskMode::Untranslated, false);
         tracer
-    }
-
-    /// The tasks that do not move to another translation now.
-    fn move_limits(&self) -> MoveLimits {
-        let all = self.probe.is_some() || self.finishing;
-        MoveLimits { all, detached_last: self.detach_last.iter().map(|(tid, _)| *tid).collect() }
-    }
-
-    fn check_ages(&mut self) {
-        let limits = self.move_limits();
-        self.retranslation.check_ages(&mut self.tracees, &mut self.store, &self.restartable, &limits);
-    }
-
-    fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let limits = self.move_limits();
-        self.retranslation.may_retranslate_now(&mut self.tracees, tid, &limits)
-    }
-
-    fn may_retranslate_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
-        let limits = self.move_limits();
-        self.retranslation.may_retranslate_at_call(&mut self.tracees, (tid, number), &limits)
     }
 
     /// Whether no task is followed any more. A child with a fork event that has not stopped yet would be
     /// killed with the tracer.
     fn is_done(&self) -> bool {
         // The first thread of a detached process may have ended long before the others.
-        let over = |task: &TracedTask| self.finishing && task.state().is_ended();
+        let over = |task: &TracedTask| self.detaches.is_final && task.state().is_ended();
         self.tracees.tasks.values().all(over)
             && self.tracees.early_children.is_empty()
             && self.tracees.fork_events.is_empty()
@@ -280,24 +243,12 @@ impl Tracer {
         }
     }
 
-    /// Now and then, handles one change of each task. The kernel reports the changes of the latest tracee
-    /// first. Threads that make new code all the time would suspend the others for ever, as would threads
-    /// whose windows end, or whose logs are full, all the time: all threads of those stop often, so each is
-    /// looked at more often.
-    ///
-    /// # Source
-    ///
-    /// Linux `kernel/ptrace.c`, `__ptrace_link`: a tracee is added before all others; `kernel/exit.c`,
-    /// `ptrace_do_wait`: the first with a change is reported.
+    /// Now and then, handles one change of each task.
     fn serve_all(&mut self) {
-        self.changes_since_round += 1;
-        let often = self.recording.is_some() || self.call_paths.is_some();
-        let changes_of_each = if often { 1 } else { SELDOM };
-        let is_shared = self.tracees.tasks.len() > 1;
-        if !is_shared || self.changes_since_round < self.tracees.tasks.len() * changes_of_each {
+        let all_stop_often = self.recording.is_some() || self.call_paths.is_some();
+        if !self.rounds.is_due(self.tracees.tasks.len(), all_stop_often) {
             return;
         }
-        self.changes_since_round = 0;
         let tasks: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         for tid in tasks {
             if let Ok(Some(change)) = trace::poll(tid) {
@@ -326,7 +277,7 @@ impl Tracer {
     }
 
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
-        if self.detaching.contains(&tid) {
+        if self.detaches.killed.contains(&tid) {
             return self.finish_detach(tid, change);
         }
         if change == Change::Exec {
@@ -384,7 +335,7 @@ impl Tracer {
                 Err(TraceError::Detach(reason.to_owned()))
             }
             TaskAction::AwaitDetach { target } => {
-                self.attaching.push(AttachWait { caller: tid, target });
+                self.detaches.add_wait(AttachWait { caller: tid, target });
                 Ok(())
             }
             TaskAction::DetachAll(reason) => {
@@ -438,38 +389,6 @@ impl Tracer {
             Change::Group(_) => self.interrupted(tid, InterruptKind::GroupStop),
             Change::Signal(signal) => self.signal(tid, signal),
             _ => Ok(TaskAction::Continue { signal: 0 }),
-        }
-    }
-
-    /// Looks at a stop by an interrupt of the tracer, or with the whole process.
-    fn interrupted(&mut self, tid: u32, kind: InterruptKind) -> ActionResult {
-        let is_in_own_code = self.tracees.is_in_own_code(tid);
-        let request = self.tracees.task(tid)?.state().request().clone();
-        let may_act = request.acts_at_interrupt(is_in_own_code);
-        let is_about_to_stop = may_act && self.tracees.task(tid)?.is_about_to_stop(tid)?;
-        match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
-            InterruptReaction::AwaitStop => Ok(TaskAction::RunOn),
-            InterruptReaction::StayStopped => Ok(TaskAction::Listen),
-            InterruptReaction::Suspend => {
-                Ok(TaskAction::Suspend { interrupted: kind == InterruptKind::ByTracer })
-            }
-            InterruptReaction::Detach => {
-                if kind == InterruptKind::ByTracer {
-                    restart_wait(tid)?;
-                }
-                Ok(TaskAction::Resume)
-            }
-            InterruptReaction::Answer if kind == InterruptKind::GroupStop => {
-                self.count_restart(tid)?;
-                self.answer_request(tid)?;
-                Ok(TaskAction::Listen)
-            }
-            InterruptReaction::Answer if self.may_retranslate_now(tid)? => Ok(TaskAction::Retranslate),
-            InterruptReaction::Answer => {
-                restart_wait(tid)?;
-                self.answer_request(tid)?;
-                Ok(TaskAction::Continue { signal: 0 })
-            }
         }
     }
 }

@@ -36,6 +36,7 @@ use crate::host::flush_readiness::{CHANGES_SHARED, FlushReadiness, change_refusa
 use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::number;
 use crate::host::restarted_calls::{call_again, restart_wait, restarts};
+use crate::host::retranslation_rounds::MoveLimits;
 use crate::host::task_state::TaskEvent;
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translation_context::TranslationContext;
@@ -87,6 +88,30 @@ impl Tracer {
         self.tracees.processes[process].flush =
             Some(CacheFlush { by: tid, called: false, pending: false, retranslates: true });
         Ok(())
+    }
+
+    /// The tasks that do not move to another translation now.
+    fn move_limits(&self) -> MoveLimits {
+        let all = self.probe.is_some() || self.detaches.is_final;
+        MoveLimits { all, detached_last: self.detaches.last_tasks() }
+    }
+
+    /// Looks at the programs that may be old enough for another translation.
+    pub(super) fn check_ages(&mut self) {
+        let limits = self.move_limits();
+        self.retranslation.check_ages(&mut self.tracees, &mut self.store, &self.restartable, &limits);
+    }
+
+    /// Whether an interrupted task is to be retranslated now.
+    pub(super) fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
+        let limits = self.move_limits();
+        self.retranslation.may_retranslate_now(&mut self.tracees, tid, &limits)
+    }
+
+    /// Whether a task that has stopped before a system call is to be retranslated now.
+    pub(super) fn may_retranslate_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
+        let limits = self.move_limits();
+        self.retranslation.may_retranslate_at_call(&mut self.tracees, (tid, number), &limits)
     }
 
     /// Suspends a thread that has stopped for that, or with its whole process.

@@ -5,13 +5,13 @@ use cyclometer_sys::trace::{self, Change};
 
 use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
+use crate::host::detach_progress::AttachStep;
 use crate::host::proc::status;
 use crate::host::process::{TaskMode, TracedTask};
 use crate::host::syscalls::TRACED;
 use crate::host::task_state::{StopRequest, TaskEvent, TransitionEffect};
 use crate::host::thread_calls::ThreadCalls;
 use crate::host::trace_error::{TraceError, TraceResult};
-use crate::host::traced_by_others::AttachWait;
 use crate::host::translated_pc::TranslatedPc;
 use crate::host::translation_context::TranslationContext;
 use crate::host::unseen_end::{UnseenEnd, is_ours, is_stopped};
@@ -79,7 +79,7 @@ impl Tracer {
     pub(super) fn detach_task(&mut self, tid: u32, signal: i32) {
         // A task that was killed meanwhile is not at the stop any more.
         if trace::detach(tid, signal).is_err() {
-            self.detaching.insert(tid);
+            self.detaches.killed.insert(tid);
         }
     }
 
@@ -87,7 +87,7 @@ impl Tracer {
     pub(super) fn finish_detach(&mut self, tid: u32, change: Change) {
         let ended = matches!(change, Change::Exited(_) | Change::Killed(_));
         if ended || trace::detach(tid, 0).is_ok() {
-            self.detaching.remove(&tid);
+            self.detaches.killed.remove(&tid);
         }
     }
 
@@ -178,7 +178,7 @@ impl Tracer {
             self.keep_profile(task.process);
         }
         self.counts.withdraw(tid);
-        self.detach_last.retain(|(last, _)| *last != tid);
+        self.detaches.forget(tid);
         self.tracees.release_parents(tid);
         if tid == self.root {
             self.finish();
@@ -241,7 +241,7 @@ impl Tracer {
 
     /// Detaches all tasks.
     pub(super) fn finish(&mut self) {
-        self.finishing = true;
+        self.detaches.is_final = true;
         let all: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         all.into_iter().for_each(|tid| self.request_detach(tid, None));
     }
@@ -256,16 +256,16 @@ impl Tracer {
 
     /// Detaches the processes that others wait for, and resumes those whose wait is over.
     pub(super) fn release_attaching(&mut self) {
-        for wait in self.attaching.clone() {
-            let AttachWait { caller, target } = wait;
-            if !self.tracees.tasks.contains_key(&caller) {
-                self.attaching.retain(|other| *other != wait);
-            } else if !self.tracees.is_or_will_be_followed(target) {
-                self.attaching.retain(|other| *other != wait);
-                let resumed = self.resume_checked(caller);
-                self.apply_outcome(caller, resumed);
-            } else {
-                self.detach_for_attach(target);
+        for wait in self.detaches.waits() {
+            match self.detaches.step_of(wait, &self.tracees) {
+                None => {}
+                Some(AttachStep::Forget) => self.detaches.end_wait(wait),
+                Some(AttachStep::Resume) => {
+                    self.detaches.end_wait(wait);
+                    let resumed = self.resume_checked(wait.caller);
+                    self.apply_outcome(wait.caller, resumed);
+                }
+                Some(AttachStep::Detach) => self.detach_for_attach(wait.target),
             }
         }
     }
@@ -278,12 +278,7 @@ impl Tracer {
         }
         self.tracees.processes[process].stop_counting(TRACED);
         // Its own threads that wait for another process are stopped, and would wait for ever.
-        let is_of = |tracer: &Tracer, wait: &AttachWait| {
-            tracer.tracees.tasks.get(&wait.caller).is_some_and(|task| task.process == process)
-        };
-        let stopped: Vec<u32> =
-            self.attaching.iter().filter(|wait| is_of(self, wait)).map(|wait| wait.caller).collect();
-        self.attaching.retain(|wait| !stopped.contains(&wait.caller));
+        let stopped = self.detaches.end_waits_of(&self.tracees, process);
         stopped.iter().for_each(|caller| self.detach(*caller, None, 0));
         if stopped.is_empty() {
             self.request_detach(target, None);
@@ -294,27 +289,14 @@ impl Tracer {
     pub(super) fn detach_all(&mut self, tid: u32, reason: &str) {
         let others: Vec<u32> = self.tracees.tasks.keys().copied().filter(|other| *other != tid).collect();
         others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
-        self.detach_last.push((tid, reason.to_owned()));
+        self.detaches.add_last(tid, reason);
     }
 
+    /// Detaches the tasks that are detached last, if no other is left.
     pub(super) fn detach_last_tasks(&mut self) {
-        // A task that waits for a child (vfork) cannot stop before that child continues.
-        let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
-        let others = self
-            .tracees
-            .tasks
-            .iter()
-            .filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid))
-            .count();
-        if others == 0 {
-            for (tid, reason) in std::mem::take(&mut self.detach_last) {
-                self.detach(tid, Some(reason), 0);
-            }
+        for (tid, reason) in self.detaches.take_last(&self.tracees) {
+            self.detach(tid, Some(reason), 0);
         }
-    }
-
-    pub(super) fn is_detached_last(&self, tid: u32) -> bool {
-        self.detach_last.iter().any(|(last, _)| *last == tid)
     }
 }
 

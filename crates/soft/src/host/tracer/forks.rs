@@ -185,10 +185,10 @@ impl Tracer {
         }
         let leaves =
             |other: &u32| self.tracees.tasks.get(other).is_some_and(|task| task.state().is_detach_ready());
-        if self.finishing || self.tracees.other_threads(child).iter().any(leaves) {
+        if self.detaches.is_final || self.tracees.other_threads(child).iter().any(leaves) {
             self.request_detach(child, None);
-        } else if let Some((_, reason)) = self.detach_last.first() {
-            self.request_detach(child, Some(reason.clone()));
+        } else if let Some(reason) = self.detaches.reason_for_all().map(str::to_owned) {
+            self.request_detach(child, Some(reason));
         }
     }
 
@@ -256,7 +256,7 @@ impl Tracer {
             process.unmaps = None;
             process.name = name_of(tid);
         }
-        if self.finishing {
+        if self.detaches.is_final {
             return Ok(TaskAction::Detach { reason: None, signal: 0 });
         }
         self.check_inherited(tid)?;

@@ -184,7 +184,7 @@ impl Tracer {
     fn running(&self) -> usize {
         let waiting =
             self.tracees.tasks.values().filter(|task| !task.state().is_ended()).map(|task| task.process);
-        waiting.chain(self.detached_processes.iter().copied()).collect::<HashSet<_>>().len()
+        waiting.chain(self.detaches.processes.iter().copied()).collect::<HashSet<_>>().len()
     }
 
     /// Sends the last report.
@@ -204,7 +204,9 @@ impl Tracer {
     /// wait for it.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
         let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
-        if self.finishing && self.tracees.early_children.is_empty() && self.tracees.tasks.values().all(waits)
+        if self.detaches.is_final
+            && self.tracees.early_children.is_empty()
+            && self.tracees.tasks.values().all(waits)
         {
             self.report(socket);
         }

@@ -23,7 +23,7 @@
 use cyclometer_sys::trace::{self, Registers};
 
 use super::Tracer;
-use crate::host::action::{ActionResult, TaskAction};
+use crate::host::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use crate::host::code_cache::CodeCacheMapping;
 use crate::host::proc::{has_signal, status};
 use crate::host::process::TaskMode;
@@ -115,6 +115,38 @@ impl Tracer {
                 let is_delayed =
                     self.delayed_signals.delays(&mut self.tracees, tid, (signal, arrival), registers.rip)?;
                 if is_delayed { Ok(TaskAction::Resume) } else { self.deliver(tid, signal) }
+            }
+        }
+    }
+
+    /// Looks at a stop by an interrupt of the tracer, or with the whole process.
+    pub(super) fn interrupted(&mut self, tid: u32, kind: InterruptKind) -> ActionResult {
+        let is_in_own_code = self.tracees.is_in_own_code(tid);
+        let request = self.tracees.task(tid)?.state().request().clone();
+        let may_act = request.acts_at_interrupt(is_in_own_code);
+        let is_about_to_stop = may_act && self.tracees.task(tid)?.is_about_to_stop(tid)?;
+        match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
+            InterruptReaction::AwaitStop => Ok(TaskAction::RunOn),
+            InterruptReaction::StayStopped => Ok(TaskAction::Listen),
+            InterruptReaction::Suspend => {
+                Ok(TaskAction::Suspend { interrupted: kind == InterruptKind::ByTracer })
+            }
+            InterruptReaction::Detach => {
+                if kind == InterruptKind::ByTracer {
+                    restart_wait(tid)?;
+                }
+                Ok(TaskAction::Resume)
+            }
+            InterruptReaction::Answer if kind == InterruptKind::GroupStop => {
+                self.count_restart(tid)?;
+                self.answer_request(tid)?;
+                Ok(TaskAction::Listen)
+            }
+            InterruptReaction::Answer if self.may_retranslate_now(tid)? => Ok(TaskAction::Retranslate),
+            InterruptReaction::Answer => {
+                restart_wait(tid)?;
+                self.answer_request(tid)?;
+                Ok(TaskAction::Continue { signal: 0 })
             }
         }
     }

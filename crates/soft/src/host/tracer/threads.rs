@@ -91,15 +91,15 @@ impl Tracer {
         let is_still = |(tid, task): (&u32, &TracedTask)| {
             task.state().is_detach_ready()
                 || task.state().vfork_wait().is_some()
-                || self.is_detached_last(*tid)
+                || self.detaches.is_last(*tid)
         };
         if self.tracees.awaits_thread(process) || !self.tracees.threads_of(process).all(is_still) {
             return;
         }
         let ready = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().detach_signal()?));
         let leaving: Vec<(u32, i32)> = self.tracees.threads_of(process).filter_map(ready).collect();
-        if self.finishing && !leaving.is_empty() {
-            self.detached_processes.insert(process);
+        if self.detaches.is_final && !leaving.is_empty() {
+            self.detaches.processes.insert(process);
         }
         if let Some((tid, cache)) = self.tracees.processes[process].unmaps.take()
             && leaving.len() == self.tracees.threads_of(process).count()
