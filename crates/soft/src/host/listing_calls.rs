@@ -50,8 +50,8 @@ fn names_listing(tid: u32, address: u64) -> bool {
 }
 
 impl TracedTask {
-    /// A file is about to be opened, whose path is at this address. The call is made here if it opens the list
-    /// of the process's own mappings.
+    /// A file is about to be opened, whose path is at this address. The call is made here if it opens the
+    /// list of the process's own mappings.
     pub(super) fn open_listing(&mut self, tid: u32, path: u64, registers: Registers) -> ActionResult {
         if self.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
             return Ok(TaskAction::Resume);

@@ -13,6 +13,7 @@ use cyclometer_sys::trace::{self, Registers};
 
 use super::action::{ActionResult, TaskAction};
 use super::code_cache::CodeCacheMapping;
+use super::mapping_policy::{MappingDecision, MappingFacts, MappingQuestion};
 use super::maps_listing::refusal;
 use super::process::TaskMode;
 use super::remote_syscalls::{RemoteSyscalls, number};
@@ -64,56 +65,60 @@ impl Tracees {
         if changes {
             self.note_change(tid, call)?;
         }
+        let facts = MappingFacts {
+            changes,
+            maps_code: call.code,
+            // The address of new or moved code is not known before the call.
+            places_code: call.code || registers.rax & 0xffff_ffff == number::MREMAP,
+            is_open: home.borrow().shared_code.is_open(),
+            is_filtered: self.task(tid)?.filtered,
+        };
         if among {
-            return self.change_mappings_among_threads(tid, call, changes, registers);
+            return self.change_mappings_among_threads(tid, call, facts, registers);
         }
-        if !changes && !self.concerns_code(tid, call)? {
+        let decision = facts.decide_alone(|question| match question {
+            MappingQuestion::ConcernsCode => self.concerns_code(tid, call),
+            MappingQuestion::IsStale => self.is_stale(tid),
+            MappingQuestion::IsShared => Ok(self.is_shared(tid, &home)),
+        })?;
+        if decision == MappingDecision::Unconcerned {
             return Ok(TaskAction::Resume);
         }
         close_versions(&home, call);
-        let joint = home.borrow().shared_code.is_open() && !changes;
-        // The address of new or moved code is not known before the call.
-        let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
-        let stale = !changes && !joint && places && self.is_stale(tid)?;
         self.forget_maps(tid);
         if let Some(process) = self.process(tid).filter(|_| call.code) {
             process.no_restarts = false;
         }
-        if joint {
-            return self.map_shared_code(tid, call, registers);
+        match decision {
+            MappingDecision::MakeOnBehalf => self.map_shared_code(tid, call, registers),
+            MappingDecision::Replace => Ok(TaskAction::Flush),
+            _ => Ok(TaskAction::Resume),
         }
-        let shared = places && self.is_shared(tid, &home);
-        if !changes && !shared && !stale {
-            return Ok(TaskAction::Resume);
-        }
-        Ok(TaskAction::Flush)
     }
 
-    /// Handles a call that changes mappings of a process with several threads. Nothing is translated during
-    /// the call, so no thread can read the old code.
+    /// Handles a call that changes mappings of a process with several threads.
     fn change_mappings_among_threads(
         &mut self,
         tid: u32,
         call: &MappingCall,
-        changes: bool,
+        facts: MappingFacts,
         registers: Registers,
     ) -> ActionResult {
-        let task = self.task(tid)?;
-        let filtered = task.filtered;
-        let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
-        let home = context.cache.clone();
-        let known = context.maps.last();
-        let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
-        let harmless = !call.code && !call.ranges.iter().any(executable);
-        let open = home.borrow().shared_code.is_open();
-        if changes || (call.code && !open && self.is_shared(tid, &home)) {
-            return Ok(TaskAction::FlushAroundCall);
-        }
-        if harmless {
-            return Ok(TaskAction::Resume);
-        }
-        if filtered {
-            return Err(TraceError::Detach("filters its system calls".to_owned()));
+        let home = self.task(tid)?.translated()?.cache.clone();
+        let decision = facts.decide_among_threads(|question| match question {
+            MappingQuestion::IsShared => Ok(self.is_shared(tid, &home)),
+            _ => {
+                let known = self.task(tid)?.translated()?.maps.last();
+                let executes =
+                    |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
+                Ok::<bool, TraceError>(call.ranges.iter().any(executes))
+            }
+        })?;
+        match decision {
+            MappingDecision::ReplaceAround => return Ok(TaskAction::FlushAroundCall),
+            MappingDecision::Refuse => return Err(TraceError::Detach("filters its system calls".to_owned())),
+            MappingDecision::MakeOnBehalf => {}
+            _ => return Ok(TaskAction::Resume),
         }
         let fresh = self.call_on_behalf(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
@@ -121,7 +126,7 @@ impl Tracees {
         for range in ranges.iter().copied().filter(|_| call.code) {
             restartable::check(tid, range, restartable::THREADS)?;
         }
-        if open {
+        if facts.is_open {
             return if self.is_admitted(tid, &ranges)? {
                 Ok(TaskAction::Resume)
             } else {

@@ -18,19 +18,25 @@
 //! ```text
 //! a stop ──> tracer::* (handler) ──> action ──> tracer (loop): resume, flush, detach
 //!                │
-//!                v uses
+//!                v asks
 //! rooms, which know nothing of the tracer
-//!   ptrace access    proc, remote_syscalls, restore_guard, trace_error
-//!   tracees          tracees, process, task_state, native_state, translation_context, fork_event, code_changes, signal_throttling
-//!   system calls     syscalls, address_limits, maps_listing, writers, restartable, program_file
-//!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps
-//!   counts           ledger, readout, instruction_counts, equivalent_blocks, protocol, window_*
+//!   ptrace access    proc, remote_syscalls, restore_guard, trace_error, restarted_calls
+//!   tracees          tracees, process, task_state, native_state, translation_context, slot_assignment
+//!   life of a task   fork_event, first_stop, unseen_end, detach_progress, traced_by_others, cpu_binding
+//!   signals          signal_policy, trap_handler, delayed_signals, signal_throttling
+//!   system calls     syscalls, mapping_policy, mapping_calls, limit_calls, listing_calls, file_writes
+//!   code             restartable, restartable_checks, program_file, writers, code_changes, flush_readiness
+//!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps, mapping_permission
+//!   counts           ledger, readout, process_counts, own_counts, equivalent_blocks, protocol, window_*
+//!   call paths       call_path_recording, thread_calls
 //!   models           stepped_windows, thread_states
-//!   persistence      profile_store, heat_map, translation_cache, cache_record, cache_folder, process_rights
+//!   persistence      translation_store, profile_store, translation_cache, cache_folder, process_rights
+//!   retranslation    retranslation, retranslation_rounds, heat_map
 //! ```
 //!
 //! The handlers are in `tracer`, one file each: `exits`, `forks`, `threads`, `signals`, `syscall_handlers`,
-//! `cache_flush`, `readings`, `windows` and others.
+//! `translating`, `cache_flush`, `readings` and `probe`. A decision is a function of values in a room, with
+//! tests of its own; a handler gathers the values, and applies the decision.
 //!
 //! # Invariants
 //!
@@ -71,6 +77,7 @@ mod listing_calls;
 mod mapping_calls;
 mod mapping_changes;
 mod mapping_permission;
+mod mapping_policy;
 mod maps;
 mod maps_listing;
 mod native_state;

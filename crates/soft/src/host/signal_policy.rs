@@ -115,7 +115,8 @@ pub(super) fn disposition(status: &str, signal: i32) -> SignalDisposition {
 ///
 /// # Source
 ///
-/// `rt_sigaction(2)`; Linux `arch/x86/include/uapi/asm/signal.h`, `struct sigaction`: the handler comes first.
+/// `rt_sigaction(2)`; Linux `arch/x86/include/uapi/asm/signal.h`, `struct sigaction`: the handler comes
+/// first.
 pub(super) fn trap_action(bytes: [u8; 32]) -> Result<Option<[u8; 32]>, &'static str> {
     const SIG_DFL: u64 = 0;
     const SIG_IGN: u64 = 1;

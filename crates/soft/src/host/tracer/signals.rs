@@ -237,8 +237,8 @@ impl Tracer {
     }
 }
 
-/// The facts about a signal that has stopped a task in translated code, and the registers for a lookup miss if
-/// it is the fault of a return.
+/// The facts about a signal that has stopped a task in translated code, and the registers for a lookup miss
+/// if it is the fault of a return.
 fn facts(
     tid: u32,
     cache: &CodeCacheMapping,
