@@ -9,9 +9,10 @@
 //!
 //! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
 //! All counts are then read out of the counters ([`readout`](super::readout)). The boundary is some
-//! instructions further on, and expected there: the counts of these instructions are added if they are the same each time.
-//! The row is valid when the thread has executed them, which the next readout shows. After a signal in
-//! between the window goes on. Instructions with counts that are made at run time are executed step by step.
+//! instructions further on, and expected there: the counts of these instructions are added if they are the
+//! same each time. The row is valid when the thread has executed them, which the next readout shows. After a
+//! signal in between the window goes on. Instructions with counts that are made at run time are executed step
+//! by step.
 //!
 //! ```text
 //! block: budget −= its instructions ──> not negative: go on
