@@ -32,6 +32,8 @@ pub(super) enum TaskAction {
         /// The result of the call.
         result: u64,
     },
+    /// It goes on in translated code with these registers: the tracer has answered an instruction.
+    ResumeWith(Registers),
     /// It enters translated code with these registers, which are the program's.
     Enter(Registers),
     /// Its process moves to a new translation from its program point. Other threads are suspended for that.

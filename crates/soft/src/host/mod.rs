@@ -18,19 +18,25 @@
 //! ```text
 //! a stop ──> tracer::* (handler) ──> action ──> tracer (loop): resume, flush, detach
 //!                │
-//!                v uses
+//!                v asks
 //! rooms, which know nothing of the tracer
-//!   ptrace access    proc, remote_syscalls, restore_guard, trace_error
-//!   tracees          process, task_state, translation_context, fork_event, code_changes, signal_throttling
-//!   system calls     syscalls, address_limits, maps_listing, writers, restartable, program_file
-//!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps
-//!   counts           ledger, readout, instruction_counts, equivalent_blocks, protocol, window_*
+//!   ptrace access    proc, remote_syscalls, restore_guard, trace_error, restarted_calls
+//!   tracees          tracees, process, task_state, native_state, translation_context, slot_assignment
+//!   life of a task   fork_event, first_stop, unseen_end, detach_progress, traced_by_others, cpu_binding
+//!   signals          signal_policy, trap_handler, delayed_signals, signal_throttling
+//!   system calls     syscalls, mapping_policy, mapping_calls, limit_calls, listing_calls, file_writes
+//!   code             restartable, restartable_checks, program_file, writers, code_changes, flush_readiness
+//!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps, mapping_permission
+//!   counts           ledger, readout, process_counts, own_counts, equivalent_blocks, protocol, window_*
+//!   call paths       call_path_recording, thread_calls
 //!   models           stepped_windows, thread_states, thread_times
-//!   persistence      profile_store, heat_map, translation_cache, cache_record, cache_folder, process_rights
+//!   persistence      translation_store, profile_store, translation_cache, cache_folder, process_rights
+//!   retranslation    retranslation, retranslation_rounds, heat_map
 //! ```
 //!
 //! The handlers are in `tracer`, one file each: `exits`, `forks`, `threads`, `signals`, `syscall_handlers`,
-//! `cache_flush`, `readings`, `windows` and others.
+//! `translating`, `cache_flush`, `readings` and `probe`. A decision is a function of values in a room, with
+//! tests of its own; a handler gathers the values, and applies the decision.
 //!
 //! # Invariants
 //!
@@ -45,6 +51,7 @@ mod branched_functions;
 mod cache_addresses;
 mod cache_folder;
 mod cache_record;
+mod call_path_recording;
 mod claims;
 mod code_admission;
 mod code_cache;
@@ -52,17 +59,32 @@ mod code_changes;
 mod code_objects;
 mod code_reader;
 mod cpu_affinity;
+mod cpu_binding;
+mod cpu_queries;
+mod delayed_signals;
+mod detach_progress;
 mod equivalent_blocks;
+mod file_writes;
+mod first_stop;
+mod flush_readiness;
 mod fork_event;
 mod function_starts;
 mod heat_map;
 mod instruction_counts;
 mod ledger;
+mod limit_calls;
+mod listing_calls;
+mod mapping_calls;
 mod mapping_changes;
+mod mapping_permission;
+mod mapping_policy;
 mod maps;
 mod maps_listing;
+mod native_state;
+mod own_counts;
 mod proc;
 mod process;
+mod process_counts;
 mod process_rights;
 mod profile_store;
 mod program_file;
@@ -70,22 +92,35 @@ pub mod protocol;
 mod readout;
 mod remote_syscalls;
 mod restartable;
+mod restartable_checks;
+mod restarted_calls;
 mod restore_guard;
 mod retranslation;
+mod retranslation_rounds;
 mod shared_code;
+mod shared_translations;
+mod signal_policy;
 mod signal_throttling;
+mod slot_assignment;
 pub mod stepped_windows;
 mod syscalls;
+mod task_rounds;
 mod task_state;
 mod thread_calls;
 pub mod thread_states;
 pub mod thread_times;
 mod trace_error;
+mod traced_by_others;
+mod tracees;
 mod tracer;
 mod translated_pc;
 mod translation_cache;
 mod translation_context;
+mod translation_store;
+mod trap_handler;
 mod trusted_path;
+mod unseen_end;
+mod window_boundaries;
 mod window_counts;
 pub mod window_protocol;
 mod window_rows;

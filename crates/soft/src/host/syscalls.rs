@@ -247,6 +247,11 @@ pub(super) fn remapped(registers: &Registers, result: &io::Result<u64>) -> Optio
     }
 }
 
+/// The registers behind a system call that the program does not make itself, with its result.
+pub(super) fn behind_call(registers: Registers, rax: u64) -> Registers {
+    Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers }
+}
+
 /// # Source
 ///
 /// `clone(2)`: a task that shares memory is a thread, or suspends its parent (vfork), or is not followed.

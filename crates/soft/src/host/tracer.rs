@@ -27,31 +27,15 @@
 //! - The last report is sent once, when no task is left, or when only tasks that wait for a child are left.
 
 mod cache_flush;
-mod call_paths;
-mod cpu_binding;
-mod cpu_queries;
 mod exits;
-mod file_writes;
 mod forks;
-mod limit_calls;
-mod listing_calls;
-mod native_state;
-mod own_counts;
 pub(super) mod probe;
-mod profiles;
 mod readings;
-mod restartable_checks;
-mod retranslation_rounds;
-mod shared_translations;
-mod signal_delays;
 mod signals;
-mod stored_translations;
 mod syscall_handlers;
 mod threads;
-mod traced_by_others;
-mod windows;
+mod translating;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,45 +46,35 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
-use self::cache_flush::CHANGES_SHARED;
 use self::probe::InstructionProbe;
-use self::shared_translations::SharedTranslations;
-use self::traced_by_others::AttachWait;
 use super::TracerSettings;
-use super::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
-use super::code_cache::CodeCacheMapping;
+use super::action::{ActionResult, InterruptKind, TaskAction};
+use super::call_path_recording::CallPathRecording;
 use super::code_objects::CodeObjects;
-use super::code_reader::CodeReader;
-use super::fork_event::{ForkEvent, USER_CS};
-use super::maps::{MapsCache, MemoryMaps};
-use super::proc::{self, cpu_of};
-use super::process::{TaskMode, TracedProcess, TracedTask};
-use super::profile_store::ProfileStore;
-use super::restartable;
-use super::signal_throttling::DelayedSignal;
+use super::cpu_binding::CpuFollower;
+use super::delayed_signals::DelayedSignals;
+use super::detach_progress::DetachProgress;
+use super::proc;
+use super::process::{TaskMode, TracedTask};
+use super::process_counts::CountRequest;
+use super::restartable_checks::RestartableSearch;
+use super::retranslation_rounds::RetranslationRounds;
+use super::syscalls::behind_call;
+use super::task_rounds::TaskRounds;
 use super::task_state::{TaskEvent, TransitionEffect};
 use super::trace_error::{TraceError, TraceResult};
-use super::translated_pc::TranslatedPc;
-use super::translation_cache::TranslationCache;
-use super::translation_context::TranslationContext;
-use super::translation_context::TranslationCounts;
+use super::traced_by_others::AttachWait;
+use super::tracees::Tracees;
+use super::translation_store::TranslationStore;
+use super::unseen_end;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
-use crate::block::DetachReason;
-use crate::call_paths::{CallTree, EnteredPlaces};
 use crate::code_profile::CodeProfile;
-use crate::translate::{self, StopReason, TranslationNeed};
 
 pub(super) const SIGTRAP: i32 = 5;
 
-/// The number of stops between two moves of the tracer to another CPU.
-const MOVE_EVERY: u64 = 100;
-
 /// Up to this many tasks, each event is handled by itself.
 const FEW: usize = 8;
-
-/// The changes for each task after which all tasks are looked at, where only few of them stop often.
-const SELDOM: usize = 8;
 
 /// The constant that replaces the 16 random bytes of a program with a fixed layout.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
@@ -108,70 +82,37 @@ pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 /// Follows processes.
 pub(crate) struct Tracer {
     pub(super) settings: TracerSettings,
-    pub(super) tasks: HashMap<u32, TracedTask>,
-    pub(super) processes: Vec<TracedProcess>,
+    pub(super) tracees: Tracees,
     /// The executions by address of processes that have ended, where they are requested.
     pub(super) ended_profile: CodeProfile,
-    /// The instructions by call path of processes that have ended, where they are requested.
-    pub(super) ended_calls: CallTree,
-    /// The functions that were entered, where call paths are requested.
-    pub(super) call_places: Option<Rc<RefCell<EnteredPlaces>>>,
-    /// Fork events of children that have not stopped yet.
-    pub(super) fork_events: HashMap<u32, ForkEvent>,
-    /// Early children, which stopped before their fork event, with their parents.
-    pub(super) early_children: HashMap<u32, u32>,
-    /// Fork events of processes that were killed. The kernel reports no fork event for a child whose parent
-    /// is killed during the call.
-    pub(super) dead_parents: Vec<ForkEvent>,
+    /// The call paths, where they are requested.
+    pub(super) call_paths: Option<CallPathRecording>,
     pub(super) root: u32,
-    /// Stopped until all other processes are detached.
-    pub(super) detach_last: Vec<(u32, String)>,
-    /// Stopped until the processes that they trace next are detached.
-    attaching: Vec<AttachWait>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
-    pub(super) delayed_signals: Vec<DelayedSignal>,
-    /// Tasks that have not answered a request for counts.
-    pub(super) pending_answers: HashSet<u32>,
-    /// Counts of the tasks that have answered, with the indices of their processes.
-    pub(super) answered: HashMap<u32, (usize, Result<TranslationCounts, String>)>,
-    pub(super) reading: bool,
-    pub(super) finishing: bool,
-    /// Tasks that were killed while they were detached: they stop once more before they are gone.
-    pub(super) detaching: HashSet<u32>,
-    /// Processes that went on then.
-    pub(super) detached_processes: HashSet<usize>,
+    pub(super) delayed_signals: DelayedSignals,
+    pub(super) counts: CountRequest,
+    pub(super) detaches: DetachProgress,
     /// The last report was sent.
     pub(super) reported: bool,
     /// Whether the kernel reports every exit.
     pub(super) reports_exits: bool,
-    /// Number of stops at exit stubs.
-    pub(super) stops: u64,
-    /// The CPU that the tracer is bound to.
-    pub(super) own_cpu: Option<u32>,
-    /// Parts of files that have no restartable sequences.
-    pub(super) without_sequences: HashSet<restartable::FilePart>,
+    pub(super) cpu: CpuFollower,
+    pub(super) restartable: RestartableSearch,
     /// A probe that looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn InstructionProbe>>,
-    /// Translations that several programs can share.
-    shared_translations: SharedTranslations,
-    /// The execution profile of earlier runs and of this one.
-    pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
+    pub(super) store: TranslationStore,
+    pub(super) retranslation: RetranslationRounds,
     /// Files of code, where executions by address are requested.
     pub(super) objects: Option<Rc<RefCell<CodeObjects>>>,
-    /// The persistent translation cache.
-    pub(super) translation_cache: Option<TranslationCache>,
-    /// When it was last looked for programs that are to get another translation.
-    pub(super) last_age_check: Instant,
     /// The start of the times in answers to threads that ask for their counts.
     pub(super) began: Instant,
     /// Windows that are recorded.
     pub(super) recording: Option<WindowRecording>,
     /// The beginning of a request for windows.
     pub(super) window_request: Option<ArrivingRequest>,
-    /// Changes since the last round of all tasks.
-    changes_since_round: usize,
+    rounds: TaskRounds,
 }
 
 /// Traces a process that has not executed its command yet, and reports `ready`. Follows it and its
@@ -203,20 +144,16 @@ pub(crate) fn follow(
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut tracer = Tracer::new(pid, settings, probe);
-    let (store, trusted) = ProfileStore::open(profile);
-    tracer.profile = Some(Rc::new(RefCell::new(store)));
-    tracer.translation_cache = profile
-        .filter(|_| trusted)
-        .and_then(|profile| TranslationCache::open(&profile.with_file_name("translations")));
+    tracer.store = TranslationStore::open(profile);
     // Events from before the bell existed are handled at once.
     let mut heard = true;
     loop {
-        if heard || tracer.tasks.len() > FEW {
+        if heard || tracer.tracees.tasks.len() > FEW {
             tracer.take_changes();
         }
         tracer.detach_last_tasks();
         tracer.release_attaching();
-        tracer.send_delayed();
+        tracer.delayed_signals.send_due(&tracer.tracees);
         tracer.check_ages();
         tracer.run_ready_flushes();
         tracer.detach_ready();
@@ -225,7 +162,7 @@ pub(crate) fn follow(
         }
         if heard {
             tracer.requests(&mut socket);
-            tracer.unbind_idle();
+            tracer.cpu.unbind_idle(&mut tracer.tracees);
         }
         tracer.send_answer(&mut socket);
         if tracer.is_done() {
@@ -233,9 +170,14 @@ pub(crate) fn follow(
         }
         tracer.report_early(&mut socket);
         tracer.send_rows(&mut socket);
-        let binding_check = tracer.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
-        let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());
-        let most = tracer.window_wait().into_iter().chain(most).min();
+        let binding_check = tracer.tracees.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
+        let most = tracer
+            .delayed_signals
+            .soonest()
+            .or(binding_check)
+            .or_else(|| tracer.retranslation.next_check_in(&tracer.tracees));
+        let most =
+            tracer.recording.as_ref().and_then(WindowRecording::longest_wait).into_iter().chain(most).min();
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         if let Some((tid, change)) = change {
@@ -245,7 +187,7 @@ pub(crate) fn follow(
         cyclometer_sys::daemon::enlarge_memory();
     }
     tracer.report(&mut socket);
-    tracer.remember();
+    tracer.store.remember(&tracer.restartable);
     // This process ends, and all of its memory with it.
     std::mem::forget(tracer);
 }
@@ -254,42 +196,28 @@ impl Tracer {
     fn new(root: u32, settings: TracerSettings, probe: Option<Box<dyn InstructionProbe>>) -> Tracer {
         let mut tracer = Tracer {
             settings,
-            tasks: HashMap::new(),
-            processes: Vec::new(),
+            tracees: Tracees::default(),
             ended_profile: CodeProfile::default(),
-            ended_calls: CallTree::default(),
-            call_places: settings.has_call_paths.then(Rc::default),
-            fork_events: HashMap::new(),
-            early_children: HashMap::new(),
-            dead_parents: Vec::new(),
+            call_paths: settings.has_call_paths.then(CallPathRecording::default),
             root,
-            detach_last: Vec::new(),
-            attaching: Vec::new(),
             postponed: Vec::new(),
-            delayed_signals: Vec::new(),
-            pending_answers: HashSet::new(),
-            answered: HashMap::new(),
-            reading: false,
-            finishing: false,
-            detaching: HashSet::new(),
-            detached_processes: HashSet::new(),
+            delayed_signals: DelayedSignals::default(),
+            counts: CountRequest::default(),
+            detaches: DetachProgress::default(),
             reported: false,
-            reports_exits: exits::reports_exits(),
-            stops: 0,
-            own_cpu: None,
-            without_sequences: HashSet::new(),
+            reports_exits: unseen_end::reports_exits(),
+            cpu: CpuFollower::default(),
+            restartable: RestartableSearch::default(),
             probe,
-            shared_translations: SharedTranslations::default(),
-            profile: None,
+            store: TranslationStore::default(),
+            retranslation: RetranslationRounds::new(settings.retranslation),
             objects: settings.profiled.then(Rc::default),
-            translation_cache: None,
-            last_age_check: Instant::now(),
             began: Instant::now(),
             recording: None,
             window_request: None,
-            changes_since_round: 0,
+            rounds: TaskRounds::default(),
         };
-        tracer.adopt(root, 0, TaskMode::Untranslated, false);
+        tracer.tracees.add_process(root, 0, TaskMode::Untranslated, false);
         tracer
     }
 
@@ -297,57 +225,31 @@ impl Tracer {
     /// killed with the tracer.
     fn is_done(&self) -> bool {
         // The first thread of a detached process may have ended long before the others.
-        let over = |task: &TracedTask| self.finishing && task.state().is_ended();
-        self.tasks.values().all(over) && self.early_children.is_empty() && self.fork_events.is_empty()
-    }
-
-    pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: TaskMode, filtered: bool) {
-        self.processes.push(TracedProcess::new(tid, parent));
-        let task = TracedTask::new(self.processes.len() - 1, mode, filtered);
-        self.tasks.insert(tid, task);
-    }
-
-    pub(super) fn task(&mut self, tid: u32) -> Result<&mut TracedTask, TraceError> {
-        self.tasks.get_mut(&tid).ok_or(TraceError::Gone)
-    }
-
-    /// The process of a task.
-    pub(super) fn process(&mut self, tid: u32) -> Option<&mut TracedProcess> {
-        let index = self.tasks.get(&tid)?.process;
-        self.processes.get_mut(index)
+        let over = |task: &TracedTask| self.detaches.is_final && task.state().is_ended();
+        self.tracees.tasks.values().all(over)
+            && self.tracees.early_children.is_empty()
+            && self.tracees.fork_events.is_empty()
     }
 
     /// Handles the events that have arrived, and no more than there are tasks: those that stop all the time
     /// have the next event by then, and requests would wait for ever.
     fn take_changes(&mut self) {
-        for _ in 0..self.tasks.len().max(FEW) {
+        for _ in 0..self.tracees.tasks.len().max(FEW) {
             let Ok(Some((tid, change))) = trace::wait() else { return };
             self.handle_safely(tid, change);
             self.serve_all();
             // Delayed signals would otherwise wait for a task that stops all the time.
-            self.send_delayed();
+            self.delayed_signals.send_due(&self.tracees);
         }
     }
 
-    /// Now and then, handles one change of each task. The kernel reports the changes of the latest tracee
-    /// first. Threads that make new code all the time would suspend the others for ever, as would threads
-    /// whose windows end, or whose logs are full, all the time: all threads of those stop often, so each is
-    /// looked at more often.
-    ///
-    /// # Source
-    ///
-    /// Linux `kernel/ptrace.c`, `__ptrace_link`: a tracee is added before all others; `kernel/exit.c`,
-    /// `ptrace_do_wait`: the first with a change is reported.
+    /// Now and then, handles one change of each task.
     fn serve_all(&mut self) {
-        self.changes_since_round += 1;
-        let often = self.recording.is_some() || self.call_places.is_some();
-        let changes_of_each = if often { 1 } else { SELDOM };
-        let is_shared = self.tasks.len() > 1;
-        if !is_shared || self.changes_since_round < self.tasks.len() * changes_of_each {
+        let all_stop_often = self.recording.is_some() || self.call_paths.is_some();
+        if !self.rounds.is_due(self.tracees.tasks.len(), all_stop_often) {
             return;
         }
-        self.changes_since_round = 0;
-        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        let tasks: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         for tid in tasks {
             if let Ok(Some(change)) = trace::poll(tid) {
                 self.handle_safely(tid, change);
@@ -357,12 +259,12 @@ impl Tracer {
 
     /// An internal error loses the counts of a process, and does not end it.
     fn handle_safely(&mut self, tid: u32, change: Change) {
-        let process = self.tasks.get(&tid).map(|task| task.process);
-        let changing = process.filter(|process| self.processes[*process].has_changed());
+        let process = self.tracees.tasks.get(&tid).map(|task| task.process);
+        let changing = process.filter(|process| self.tracees.processes[*process].has_changed());
         let before = changing.and_then(|_| own_cpu_time());
         let handled = catch_unwind(AssertUnwindSafe(|| self.handle(tid, change)));
         if let (Some(process), Some(before)) = (changing, before) {
-            self.processes[process].work += own_cpu_time().unwrap_or(before).saturating_sub(before);
+            self.tracees.processes[process].work += own_cpu_time().unwrap_or(before).saturating_sub(before);
         }
         if handled.is_err() {
             let reason = Some("met an internal error of the translator".to_owned());
@@ -375,7 +277,7 @@ impl Tracer {
     }
 
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
-        if self.detaching.contains(&tid) {
+        if self.detaches.killed.contains(&tid) {
             return self.finish_detach(tid, change);
         }
         if change == Change::Exec {
@@ -386,17 +288,17 @@ impl Tracer {
                 self.task_gone(tid, Some(change));
                 Ok(())
             }
-            change if change != Change::Exiting && self.is_about_to_die(tid) => {
+            change if change != Change::Exiting && self.tracees.is_about_to_die(tid) => {
                 self.postponed.push((tid, change));
                 Ok(())
             }
-            _ if !self.tasks.contains_key(&tid) => {
+            _ if !self.tracees.tasks.contains_key(&tid) => {
                 self.unknown_task(tid, change);
                 Ok(())
             }
             change => {
                 let effect = self.note_stop(tid, change);
-                self.forget_binding(tid, change);
+                self.tracees.forget_binding(tid, change);
                 let action =
                     if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
                 let outcome = action.and_then(|action| self.act(tid, action));
@@ -414,7 +316,10 @@ impl Tracer {
             TaskAction::Continue { signal } => self.resume(tid, signal),
             TaskAction::RunOn => self.run_on(tid),
             TaskAction::Listen => self.listen(tid),
-            TaskAction::Emulate { registers, result } => self.emulate_call(tid, registers, result),
+            TaskAction::Emulate { registers, result } => {
+                self.resume_with(tid, &behind_call(registers, result))
+            }
+            TaskAction::ResumeWith(registers) => self.resume_with(tid, &registers),
             TaskAction::Enter(registers) => self.enter_translation(tid, registers),
             TaskAction::Flush => self.flush_here(tid),
             TaskAction::FlushAroundCall => self.flush_among_threads(tid),
@@ -429,12 +334,22 @@ impl Tracer {
                 self.unmap_when_detached(tid)?;
                 Err(TraceError::Detach(reason.to_owned()))
             }
-            TaskAction::AwaitDetach { target } => self.await_detach(tid, target),
+            TaskAction::AwaitDetach { target } => {
+                self.detaches.add_wait(AttachWait { caller: tid, target });
+                Ok(())
+            }
             TaskAction::DetachAll(reason) => {
                 self.detach_all(tid, reason);
                 Ok(())
             }
         }
+    }
+
+    /// Goes on in translated code with these registers.
+    fn resume_with(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+        trace::set_registers(tid, registers)?;
+        self.tracees.task(tid)?.last_pc = None;
+        self.resume_checked(tid)
     }
 
     /// Acts on a task that could not be followed.
@@ -451,7 +366,7 @@ impl Tracer {
 
     /// Clears state that was valid up to this stop. The effect comes after the stop is handled.
     fn note_stop(&mut self, tid: u32, change: Change) -> TransitionEffect {
-        let Some(task) = self.tasks.get_mut(&tid) else { return TransitionEffect::Nothing };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return TransitionEffect::Nothing };
         task.stopped_at = None;
         if change == Change::Exiting {
             return TransitionEffect::Nothing;
@@ -466,7 +381,7 @@ impl Tracer {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.forked(tid, change),
             Change::VForkDone => {
-                let effect = self.task(tid)?.apply(TaskEvent::ChildReleased);
+                let effect = self.tracees.task(tid)?.apply(TaskEvent::ChildReleased);
                 self.carry_out(tid, effect);
                 Ok(TaskAction::Resume)
             }
@@ -476,334 +391,10 @@ impl Tracer {
             _ => Ok(TaskAction::Continue { signal: 0 }),
         }
     }
-
-    /// Looks at a stop by an interrupt of the tracer, or with the whole process.
-    fn interrupted(&mut self, tid: u32, kind: InterruptKind) -> ActionResult {
-        let is_in_own_code = self.is_in_own_code(tid);
-        let request = self.task(tid)?.state().request().clone();
-        let may_act = request.acts_at_interrupt(is_in_own_code);
-        let is_about_to_stop = may_act && self.is_about_to_stop(tid)?;
-        match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
-            InterruptReaction::AwaitStop => Ok(TaskAction::RunOn),
-            InterruptReaction::StayStopped => Ok(TaskAction::Listen),
-            InterruptReaction::Suspend => {
-                Ok(TaskAction::Suspend { interrupted: kind == InterruptKind::ByTracer })
-            }
-            InterruptReaction::Detach => {
-                if kind == InterruptKind::ByTracer {
-                    restart_wait(tid)?;
-                }
-                Ok(TaskAction::Resume)
-            }
-            InterruptReaction::Answer if kind == InterruptKind::GroupStop => {
-                self.count_restart(tid)?;
-                self.answer_request(tid)?;
-                Ok(TaskAction::Listen)
-            }
-            InterruptReaction::Answer if self.may_retranslate_now(tid)? => Ok(TaskAction::Retranslate),
-            InterruptReaction::Answer => {
-                restart_wait(tid)?;
-                self.answer_request(tid)?;
-                Ok(TaskAction::Continue { signal: 0 })
-            }
-        }
-    }
-
-    /// Whether a task is on its way into a signal handler, or back from one.
-    fn is_in_own_code(&self, tid: u32) -> bool {
-        matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(TaskMode::Native(_)))
-    }
-
-    /// Goes on in translated code; the registers are the program's.
-    pub(super) fn enter_translation(&mut self, tid: u32, registers: Registers) -> TraceResult {
-        if registers.cs != USER_CS {
-            // The code that a handler returns to may be 32-bit code.
-            return Err(TraceError::Detach("continues in 32-bit code".to_owned()));
-        }
-        match self.enter_here(tid, registers) {
-            Err(TraceError::OwnTranslation) => {
-                trace::set_registers(tid, &registers)?;
-                self.flush_here(tid)
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Enters translated code with the current translation.
-    fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
-        let (permission, profile, objects) =
-            (self.permission(tid)?, self.profile.clone(), self.objects.clone());
-        let task = self.task(tid)?;
-        let TaskMode::Native(mut context) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
-            return Err(TraceError::Gone);
-        };
-        let address = registers.rip;
-        let own_registers = registers;
-        let prepared = self.enter_window(tid, &context).and_then(|()| self.enter_calls(tid, &context));
-        if let Err(trouble) = prepared {
-            self.task(tid)?.mode = TaskMode::Native(context);
-            return Err(trouble);
-        }
-        let body = {
-            let cache = &mut context.cache.borrow_mut();
-            let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
-                .placing(objects.as_deref())
-                .expecting(cache.change_history.expected());
-            let body =
-                with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
-            body.and_then(|body| {
-                cache.apply_writes();
-                (registers.rip, registers.gs_base) = (body, cache.base_of(context.slot));
-                cache.store(context.slot, translate::R11, registers.r11);
-                // A task that was killed meanwhile keeps its program point.
-                trace::set_registers(tid, &registers)?;
-                let block = cache.translation.block_at(address);
-                block.into_iter().for_each(|block| context.ledger.enter(cache, block));
-                Ok(())
-            })
-        };
-        let task = self.task(tid)?;
-        match body {
-            Ok(()) => {
-                (task.mode, task.last_pc) =
-                    (TaskMode::Translated(context), Some(TranslatedPc::new(registers.rip, &registers)));
-                task.throttle.returned_to(address);
-                self.begin_function(tid, &own_registers);
-                self.resume_checked(tid)
-            }
-            Err(trouble) => {
-                task.mode = TaskMode::Native(context);
-                Err(trouble)
-            }
-        }
-    }
-
-    /// Handles a stop of the translator.
-    pub(super) fn translator_stop(
-        &mut self,
-        tid: u32,
-        stop: StopReason,
-        registers: Registers,
-    ) -> ActionResult {
-        match stop {
-            StopReason::DirectLink | StopReason::IndirectBranch => {
-                self.translate_and_resume(tid, stop, registers)
-            }
-            StopReason::SystemCall if self.may_retranslate_at_call(tid, registers.rax)? => {
-                Ok(TaskAction::Retranslate)
-            }
-            StopReason::SystemCall => self.system_call(tid, registers),
-            StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
-            StopReason::Budget => {
-                self.follow_cpu(tid);
-                self.reach_boundary(tid, registers.rip.wrapping_sub(1), &registers)
-            }
-            StopReason::CallLog => {
-                self.follow_cpu(tid);
-                self.empty_log(tid)
-            }
-            StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
-            StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
-            StopReason::Detach(reason) => {
-                let reason = Some(format!("has {}", reason.word()));
-                Ok(TaskAction::Detach { reason, signal: 0 })
-            }
-        }
-    }
-
-    /// Translates the next block, and continues there.
-    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> ActionResult {
-        if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
-            return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
-        }
-        self.follow_cpu(tid);
-        let (permission, profile, objects) =
-            (self.permission(tid)?, self.profile.clone(), self.objects.clone());
-        let task = self.task(tid)?;
-        let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
-        let cache = context.cache.clone();
-        let mut cache = cache.borrow_mut();
-        let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref())
-            .placing(objects.as_deref())
-            .expecting(cache.change_history.expected());
-        let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
-        let to = with_memory(&mut cache, tid, permission, |cache| match stop {
-            StopReason::DirectLink => cache.translation.link(&mut reader, at),
-            _ => cache.translation.indirect(&mut reader, target).map(Some),
-        });
-        cache.apply_writes();
-        drop(cache);
-        if let Err(TraceError::OwnTranslation) = to {
-            return Ok(TaskAction::Flush);
-        }
-        trace::set_instruction_pointer(tid, to?.ok_or(TraceError::Gone)?)?;
-        Ok(TaskAction::Resume)
-    }
-
-    /// Moves the tracer to the CPU of a process that stops often: one of the two waits for the other.
-    fn follow_cpu(&mut self, tid: u32) {
-        if self.stops.is_multiple_of(MOVE_EVERY) {
-            self.own_cpu = self.bound_cpu(tid).or_else(|| cpu_of(tid));
-            self.own_cpu.into_iter().for_each(cyclometer_sys::daemon::run_on);
-        }
-        self.stops += 1;
-    }
-
-    /// Whether another process executes a translation, or a new child will.
-    pub(super) fn is_shared(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        let own = self.tasks.get(&tid).map(|task| task.process);
-        let fork_events = self
-            .fork_events
-            .values()
-            .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache));
-        fork_events || self.tasks.values().any(|task| Some(task.process) != own && task.uses(cache))
-    }
-
-    /// Whether a translation is executed in another memory than a task's. Threads of its process, and a child
-    /// that shares its memory (vfork), do not count.
-    pub(super) fn is_mapped_elsewhere(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        let own = self.tasks.get(&tid).map(|task| task.process);
-        let borrows = |child: &u32| {
-            let lends = |task: &TracedTask| Some(task.process) == own && task.waits_for_child(*child);
-            self.tasks.values().any(lends)
-        };
-        let lends = |task: &TracedTask| task.waits_for_child(tid);
-        let lender = self.tasks.values().find(|task| lends(task)).map(|task| task.process);
-        let shares = |(other, task): (&u32, &TracedTask)| {
-            Some(task.process) == own || Some(task.process) == lender || borrows(other)
-        };
-        self.tasks.iter().any(|(other, task)| task.uses(cache) && !shares((other, task)))
-            || self
-                .fork_events
-                .values()
-                .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache))
-    }
-
-    /// Whether the translation that a task executes may be given more memory.
-    fn permission(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
-        let task = self.task(tid)?;
-        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
-            return Ok(MappingPermission::Allowed);
-        };
-        let (filtered, home) = (task.filtered, context.cache.clone());
-        Ok(match () {
-            () if filtered => MappingPermission::Filtered,
-            () if self.is_mapped_elsewhere(tid, &home) => MappingPermission::Elsewhere,
-            () => MappingPermission::Allowed,
-        })
-    }
-
-    /// Replaces the translation, because the code changes or there is no more room. The task is in native
-    /// state then.
-    pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
-        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
-        let settings = self.settings.translation;
-        let task = self.task(tid)?;
-        let process = task.process;
-        let shared = task.state().vfork_wait().is_some()
-            || self.tasks.values().any(|other| other.waits_for_child(tid));
-        let filtered = self.task(tid)?.filtered;
-        let reason = match () {
-            () if filtered => Some("filters its system calls"),
-            () if shared => Some(CHANGES_SHARED),
-            () if !self.processes[process].may_change() => Some("keeps changing its code"),
-            () => None,
-        };
-        if let Some(reason) = reason {
-            return Err(TraceError::Detach(reason.to_owned()));
-        }
-        let TaskMode::Native(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let old = context.cache.clone();
-        let allowance = self.allowance(tid);
-        let mut cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
-        self.move_listings(tid, &old, &mut cache);
-        self.close(tid);
-        let slot = cache.take_slot().ok_or(TraceError::Gone)?;
-        let context = TranslationContext::new(Rc::new(RefCell::new(cache)), slot);
-        self.task(tid)?.mode = TaskMode::Native(context);
-        Ok(registers)
-    }
-
-    /// The program jumped to memory that is not executable, or that may change.
-    fn unreadable(&mut self, tid: u32) -> ActionResult {
-        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
-        match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
-            // It faults there natively, and may have a handler for that.
-            Some(super::maps::NoCode::NotExecutable) => Ok(TaskAction::RunOn),
-            Some(reason) => Err(TraceError::Detach(reason.word().to_owned())),
-            // We may have been unable to look, which has another reason.
-            None if MemoryMaps::read(tid)?.is_empty() => Err(TraceError::Gone),
-            None => Err(TraceError::Detach("has code that cannot be read".to_owned())),
-        }
-    }
-}
-
-/// Whether an address is in the page whose code the kernel answers itself.
-///
-/// # Source
-///
-/// Linux `arch/x86/include/uapi/asm/vsyscall.h`, `VSYSCALL_ADDR`.
-fn is_vsyscall(address: u64) -> bool {
-    address & !0xfff == 0xffff_ffff_ff60_0000
-}
-
-/// Whether memory can be mapped for a translation.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum MappingPermission {
-    /// It can.
-    Allowed,
-    /// No system call can be made on behalf of the tracee.
-    Filtered,
-    /// It would be missing in another memory in which the same translation is executed.
-    Elsewhere,
-}
-
-/// Runs a step of the translation, and maps more memory when it asks for some.
-fn with_memory<T>(
-    cache: &mut CodeCacheMapping,
-    tid: u32,
-    permission: MappingPermission,
-    mut work: impl FnMut(&mut CodeCacheMapping) -> Result<T, TranslationNeed>,
-) -> Result<T, TraceError> {
-    loop {
-        match work(cache) {
-            Ok(done) => return Ok(done),
-            Err(_) if permission == MappingPermission::Filtered => {
-                return Err(TraceError::Detach("filters its system calls".to_owned()));
-            }
-            Err(TranslationNeed::Region(_)) if permission == MappingPermission::Elsewhere => {
-                return Err(TraceError::OwnTranslation);
-            }
-            Err(TranslationNeed::NewTranslation) => return Err(TraceError::OwnTranslation),
-            Err(need) => cache.satisfy(tid, need)?,
-        }
-    }
 }
 
 /// CPU time of the tracer so far.
 fn own_cpu_time() -> Option<Duration> {
     let usage = cyclometer_sys::process::thread_usage().ok()?;
     Some(Duration::from_nanos(usage.user_ns + usage.system_ns))
-}
-
-/// Restarts a system call that the tracer's stop has interrupted, and that the kernel would not restart.
-/// Without a tracer the call would not have been interrupted. Its timeout starts again.
-///
-/// # Source
-///
-/// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux
-/// `include/linux/errno.h`, `ERESTARTNOHAND`.
-pub(super) fn restart_wait(tid: u32) -> TraceResult {
-    const ERESTARTNOHAND: i64 = 514;
-    const EINTR: i64 = 4;
-    /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait,
-    /// io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4, recvmmsg, sendmmsg, io_pgetevents,
-    /// io_uring_enter, epoll_pwait2.
-    const WAITS: [u64; 20] =
-        [0, 1, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 307, 333, 426, 441];
-    let registers = trace::registers(tid)?;
-    if registers.rax.cast_signed() == -EINTR && WAITS.contains(&registers.orig_rax) {
-        trace::set_registers(tid, &Registers { rax: (-ERESTARTNOHAND).cast_unsigned(), ..registers })?;
-    }
-    Ok(())
 }

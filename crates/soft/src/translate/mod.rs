@@ -500,6 +500,11 @@ impl Translation {
         self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
     }
 
+    /// Whether its code subtracts each block from a budget.
+    pub(crate) fn has_budget(&self) -> bool {
+        self.budget.is_some()
+    }
+
     /// The state of the budget at an instruction pointer in translated code.
     pub(crate) fn budget_at(&self, pc: u64) -> BudgetState {
         let region = self.regions.iter().find(|region| region.contains(pc));

@@ -29,49 +29,17 @@ use std::rc::Rc;
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::signals::restarts;
-use super::{Tracer, restart_wait};
+use super::Tracer;
 use crate::host::code_cache::CodeCacheMapping;
 use crate::host::code_changes::CacheFlush;
+use crate::host::flush_readiness::{CHANGES_SHARED, FlushReadiness, change_refusal};
 use crate::host::process::TaskMode;
 use crate::host::remote_syscalls::number;
-use crate::host::task_state::{TaskEvent, TaskState};
+use crate::host::restarted_calls::{call_again, restart_wait, restarts};
+use crate::host::retranslation_rounds::MoveLimits;
+use crate::host::task_state::TaskEvent;
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translation_context::TranslationContext;
-
-/// The reason why a process is detached that changes code of two processes.
-pub(super) const CHANGES_SHARED: &str = "changes its code while its parent waits for it (vfork)";
-
-/// Whether a flush can be made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FlushReadiness {
-    /// All threads are suspended.
-    Ready,
-    /// A thread is not suspended yet, or has not stopped for the first time.
-    Waits,
-    /// Another process uses the memory (vfork): one of the two waits in its call, and cannot be suspended.
-    SharesMemory,
-}
-
-impl FlushReadiness {
-    /// The readiness of a process whose threads have these states. `borrows`: its parent waits for it.
-    fn of<'a>(
-        states: impl Iterator<Item = &'a TaskState>,
-        borrows: bool,
-        awaits_thread: bool,
-    ) -> FlushReadiness {
-        let (mut lends, mut waits) = (false, awaits_thread);
-        for state in states {
-            lends |= state.vfork_wait().is_some();
-            waits |= !state.is_suspended();
-        }
-        match () {
-            () if lends || borrows => FlushReadiness::SharesMemory,
-            () if waits => FlushReadiness::Waits,
-            () => FlushReadiness::Ready,
-        }
-    }
-}
 
 impl Tracer {
     /// A thread is about to make a call that changes code: it waits until all other threads are suspended.
@@ -81,7 +49,7 @@ impl Tracer {
 
     /// Moves a process to a translation of its own, from its current program point.
     pub(super) fn flush_here(&mut self, tid: u32) -> TraceResult {
-        if self.has_other_threads(tid) {
+        if self.tracees.has_other_threads(tid) {
             return self.request_suspend(tid, false);
         }
         let registers = self.replace_translation(tid)?;
@@ -92,24 +60,22 @@ impl Tracer {
         if self.comply_with_request(tid)? {
             return Ok(());
         }
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let (filtered, process) = (task.filtered, task.process);
-        if filtered {
-            return Err(TraceError::Detach("filters its system calls".to_owned()));
+        let may_change = || self.tracees.processes[process].may_change();
+        if let Some(reason) = change_refusal(filtered, false, may_change) {
+            return Err(TraceError::Detach(reason.to_owned()));
         }
-        if !self.processes[process].may_change() {
-            return Err(TraceError::Detach("keeps changing its code".to_owned()));
-        }
-        let block = if pending { self.block_of_call(tid)? } else { None };
-        self.restore_native_state(tid)?;
-        let task = self.task(tid)?;
+        let block = if pending { self.tracees.task(tid)?.block_of_call() } else { None };
+        self.tracees.restore_native_state(tid)?;
+        let task = self.tracees.task(tid)?;
         task.returning = block;
         let effect = task.apply(TaskEvent::Suspended);
         self.carry_out(tid, effect);
-        self.processes[process].flush =
+        self.tracees.processes[process].flush =
             Some(CacheFlush { by: tid, called: false, pending, retranslates: false });
-        for other in self.other_threads(tid) {
-            let effect = self.task(other)?.apply(TaskEvent::SuspendRequested);
+        for other in self.tracees.other_threads(tid) {
+            let effect = self.tracees.task(other)?.apply(TaskEvent::SuspendRequested);
             self.carry_out(other, effect);
         }
         Ok(())
@@ -118,10 +84,34 @@ impl Tracer {
     /// Moves a process with one thread to a translation that is made from its own execution profile.
     pub(super) fn retranslate(&mut self, tid: u32) -> TraceResult {
         self.suspend(tid)?;
-        let process = self.task(tid)?.process;
-        self.processes[process].flush =
+        let process = self.tracees.task(tid)?.process;
+        self.tracees.processes[process].flush =
             Some(CacheFlush { by: tid, called: false, pending: false, retranslates: true });
         Ok(())
+    }
+
+    /// The tasks that do not move to another translation now.
+    fn move_limits(&self) -> MoveLimits {
+        let all = self.probe.is_some() || self.detaches.is_final;
+        MoveLimits { all, detached_last: self.detaches.last_tasks() }
+    }
+
+    /// Looks at the programs that may be old enough for another translation.
+    pub(super) fn check_ages(&mut self) {
+        let limits = self.move_limits();
+        self.retranslation.check_ages(&mut self.tracees, &mut self.store, &self.restartable, &limits);
+    }
+
+    /// Whether an interrupted task is to be retranslated now.
+    pub(super) fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
+        let limits = self.move_limits();
+        self.retranslation.may_retranslate_now(&mut self.tracees, tid, &limits)
+    }
+
+    /// Whether a task that has stopped before a system call is to be retranslated now.
+    pub(super) fn may_retranslate_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
+        let limits = self.move_limits();
+        self.retranslation.may_retranslate_at_call(&mut self.tracees, (tid, number), &limits)
     }
 
     /// Suspends a thread that has stopped for that, or with its whole process.
@@ -132,14 +122,12 @@ impl Tracer {
         if interrupted {
             restart_wait(tid)?;
         }
-        let again =
-            (interrupted || self.task(tid)?.state().is_in_group_stop()) && restarts(&trace::registers(tid)?);
-        let block = if again { self.block_at(tid, before.rip)? } else { None };
+        let again = (interrupted || self.tracees.task(tid)?.state().is_in_group_stop())
+            && restarts(&trace::registers(tid)?);
+        let block = if again { self.tracees.task(tid)?.block_at(before.rip) } else { None };
         self.suspend(tid)?;
-        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
-            let cache = context.cache.clone();
-            context.ledger.take_last_back(&cache.borrow(), block);
-            self.change_budget(tid, 1);
+        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.tracees.task(tid)?.mode) {
+            context.take_last_back(block);
         }
         Ok(())
     }
@@ -147,20 +135,21 @@ impl Tracer {
     /// Suspends a thread in native state, for the flush.
     pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
         self.answer_request(tid)?;
-        self.restore_native_state(tid)?;
-        let effect = self.task(tid)?.apply(TaskEvent::Suspended);
+        self.tracees.restore_native_state(tid)?;
+        let effect = self.tracees.task(tid)?.apply(TaskEvent::Suspended);
         self.carry_out(tid, effect);
         Ok(())
     }
 
     /// Runs the flushes for which every thread is suspended.
     pub(super) fn run_ready_flushes(&mut self) {
-        let suspended = self.tasks.values().filter(|task| task.state().is_suspended());
+        let suspended = self.tracees.tasks.values().filter(|task| task.state().is_suspended());
         let mut processes: Vec<usize> = suspended.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
         for process in processes {
-            let Some(flush @ CacheFlush { by, called: false, .. }) = self.processes[process].flush else {
+            let Some(flush @ CacheFlush { by, called: false, .. }) = self.tracees.processes[process].flush
+            else {
                 continue;
             };
             let outcome = self.call_if_ready(process, flush);
@@ -170,10 +159,11 @@ impl Tracer {
 
     fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
         let CacheFlush { by, pending, .. } = flush;
-        let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
-        let borrows = self.threads_of(process).any(borrows);
-        let states = self.threads_of(process).map(|(_, task)| task.state());
-        match FlushReadiness::of(states, borrows, self.awaits_thread(process)) {
+        let borrows =
+            |(tid, _): (&u32, _)| self.tracees.tasks.values().any(|task| task.waits_for_child(*tid));
+        let borrows = self.tracees.threads_of(process).any(borrows);
+        let states = self.tracees.threads_of(process).map(|(_, task)| task.state());
+        match FlushReadiness::of(states, borrows, self.tracees.awaits_thread(process)) {
             FlushReadiness::SharesMemory => {
                 return Err(TraceError::Detach(CHANGES_SHARED.to_owned()));
             }
@@ -184,50 +174,51 @@ impl Tracer {
             let registers = trace::registers(by)?;
             return self.complete_flush(by, &registers);
         }
-        self.processes[process].flush = Some(CacheFlush { called: true, ..flush });
-        let effect = self.task(by)?.apply(TaskEvent::FlushComplete);
+        self.tracees.processes[process].flush = Some(CacheFlush { called: true, ..flush });
+        let effect = self.tracees.task(by)?.apply(TaskEvent::FlushComplete);
         self.carry_out(by, effect);
         Ok(trace::step(by, 0)?)
     }
 
     /// Whether a task has made the call for which the others are suspended.
     pub(super) fn has_made_call(&self, tid: u32) -> bool {
-        let process = self.tasks.get(&tid).map(|task| task.process);
-        let flush = process.and_then(|process| self.processes[process].flush);
+        let process = self.tracees.tasks.get(&tid).map(|task| task.process);
+        let flush = process.and_then(|process| self.tracees.processes[process].flush);
         flush.is_some_and(|flush| flush.by == tid && flush.called)
     }
 
     /// Moves all threads to a new translation, after the call, if there was one.
     pub(super) fn complete_flush(&mut self, tid: u32, registers: &Registers) -> TraceResult {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
             return Err(TraceError::Gone);
         };
         let (old, process) = (context.cache.clone(), task.process);
         let settings = self.settings.translation;
-        let allowance = self.allowance(tid);
-        let retranslates = self.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
+        let allowance = self.tracees.allowance(tid);
+        let retranslates =
+            self.tracees.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
         let cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
         let mut cache = match cache {
             // A retranslation is optional.
             Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
-                self.cancel_retranslation(tid);
-                let effect = self.task(tid)?.apply(TaskEvent::FlushComplete);
+                self.tracees.cancel_retranslation(tid);
+                let effect = self.tracees.task(tid)?.apply(TaskEvent::FlushComplete);
                 self.carry_out(tid, effect);
                 return self.resume_from_native(tid);
             }
             cache => cache?,
         };
-        self.move_listings(tid, &old, &mut cache);
+        self.tracees.move_listings(tid, &old, &mut cache);
         if !retranslates {
             cache.watch(number::EXIT_GROUP, true);
         }
         let cache = Rc::new(RefCell::new(cache));
-        let stays = self.threads_of(process).filter(|(_, task)| !task.state().is_detach_ready());
+        let stays = self.tracees.threads_of(process).filter(|(_, task)| !task.state().is_detach_ready());
         let threads: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
         threads.iter().for_each(|thread| self.close(*thread));
         if retranslates {
-            self.task(tid)?.age.restart();
+            self.tracees.task(tid)?.age.restart();
         }
         for thread in &threads {
             let assigned = self.reassign(*thread, &cache);
@@ -243,7 +234,7 @@ impl Tracer {
     fn reassign(&mut self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> TraceResult {
         let slot = cache.borrow_mut().take_slot();
         let slot = slot.ok_or_else(|| TraceError::Detach("has too many threads at a time".to_owned()))?;
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         task.mode = TaskMode::Native(TranslationContext::new(cache.clone(), slot));
         let effect = task.apply(TaskEvent::FlushComplete);
         self.carry_out(tid, effect);
@@ -257,52 +248,10 @@ impl Tracer {
             (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
         }
         // It may be detaching, if another thread could not be followed.
-        if self.task(tid)?.state().is_detach_ready() {
+        if self.tracees.task(tid)?.state().is_detach_ready() {
             Ok(())
         } else {
             self.enter_translation(tid, registers)
         }
-    }
-}
-
-/// The number of the system call that the kernel makes to restart an interrupted one. The tracer makes it,
-/// because the registers were replaced meanwhile.
-///
-/// # Source
-///
-/// Linux `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`; `arch/x86/entry/syscalls/syscall_64.tbl`,
-/// `restart_syscall`.
-fn call_again(result: u64, number: u64) -> u64 {
-    const ERESTART_RESTARTBLOCK: i64 = 516;
-    const RESTART_SYSCALL: u64 = 219;
-    if result.cast_signed() == -ERESTART_RESTARTBLOCK { RESTART_SYSCALL } else { number }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::host::task_state::VforkWait;
-
-    #[test]
-    fn a_flush_waits_for_every_thread_and_is_refused_where_memory_is_shared() {
-        let suspended = TaskState::Suspended { group_stop: false };
-        let asked = TaskState::default().next(TaskEvent::SuspendRequested).0;
-        let wait = VforkWait { by: 7, pc: 0 };
-        let waiting = TaskState::default().next(TaskEvent::WaitsForChild(wait)).0;
-        let readiness = |states: &[&TaskState], borrows, awaits_thread| {
-            FlushReadiness::of(states.iter().copied(), borrows, awaits_thread)
-        };
-        assert_eq!(readiness(&[&suspended, &suspended], false, false), FlushReadiness::Ready);
-        assert_eq!(readiness(&[&suspended, &asked], false, false), FlushReadiness::Waits);
-        assert_eq!(readiness(&[&suspended], false, true), FlushReadiness::Waits);
-        assert_eq!(readiness(&[&suspended, &waiting], false, false), FlushReadiness::SharesMemory);
-        assert_eq!(readiness(&[&asked], true, true), FlushReadiness::SharesMemory);
-    }
-
-    #[test]
-    fn a_system_call_is_made_again_as_the_kernel_would() {
-        assert_eq!(call_again(-512_i64 as u64, 202), 202);
-        assert_eq!(call_again(-514_i64 as u64, 0), 0);
-        assert_eq!(call_again(-516_i64 as u64, 35), 219);
     }
 }

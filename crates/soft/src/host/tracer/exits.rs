@@ -1,18 +1,20 @@
 //! Exits and detaches: tasks that end, and processes that continue natively.
 
-use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
 use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
+use crate::host::detach_progress::AttachStep;
 use crate::host::proc::status;
 use crate::host::process::{TaskMode, TracedTask};
+use crate::host::syscalls::TRACED;
 use crate::host::task_state::{StopRequest, TaskEvent, TransitionEffect};
 use crate::host::thread_calls::ThreadCalls;
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translated_pc::TranslatedPc;
 use crate::host::translation_context::TranslationContext;
+use crate::host::unseen_end::{UnseenEnd, is_ours, is_stopped};
 use crate::host::window_protocol::TracedWindowEnd;
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
@@ -20,25 +22,26 @@ const KILLED_BEFORE: &str = "the process was killed before its counts were read"
 impl Tracer {
     /// Detaches a thread: it runs natively as soon as all threads of its process can.
     pub(super) fn detach(&mut self, tid: u32, reason: Option<String>, signal: i32) {
-        let at = self.restore_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
+        let at =
+            self.tracees.restore_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
         if at.is_err() {
-            self.lose(tid, KILLED_BEFORE);
+            self.tracees.lose(tid, KILLED_BEFORE);
         }
         if let Some(reason) = reason {
             let at = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
-            self.lose(tid, &format!("detached{at}: the program {reason}"));
+            self.tracees.lose(tid, &format!("detached{at}: the program {reason}"));
         }
-        self.end_listing(tid);
+        self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::End);
-        self.unbind(tid);
-        self.send_delayed_to(tid);
-        self.pending_answers.remove(&tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
+        self.tracees.unbind(tid);
+        self.delayed_signals.send_to_detached(&self.tracees, tid);
+        self.counts.withdraw(tid);
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
         let effect = task.apply(TaskEvent::DetachReady(signal));
         let process = task.process;
-        self.processes[process].flush = None;
-        self.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
+        self.tracees.processes[process].flush = None;
+        self.tracees.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
         self.carry_out(tid, effect);
         self.detach_if_ready(process);
     }
@@ -55,7 +58,7 @@ impl Tracer {
 
     /// Detaches a stopped task, with the reason of the request for it, if there is one.
     fn detach_stopped(&mut self, tid: u32, reason: Option<String>) {
-        let requested = match self.tasks.get(&tid).map(|task| task.state().request()) {
+        let requested = match self.tracees.tasks.get(&tid).map(|task| task.state().request()) {
             Some(StopRequest::Detach(requested)) => requested.clone(),
             _ => reason,
         };
@@ -64,7 +67,7 @@ impl Tracer {
 
     /// Does what is requested of a task at its stop: it is suspended, or detached. Returns whether it was.
     pub(super) fn comply_with_request(&mut self, tid: u32) -> Result<bool, TraceError> {
-        match self.task(tid)?.state().request().clone() {
+        match self.tracees.task(tid)?.state().request().clone() {
             StopRequest::None => return Ok(false),
             StopRequest::Suspend => self.suspend(tid)?,
             StopRequest::Detach(reason) => self.detach(tid, reason, 0),
@@ -76,7 +79,7 @@ impl Tracer {
     pub(super) fn detach_task(&mut self, tid: u32, signal: i32) {
         // A task that was killed meanwhile is not at the stop any more.
         if trace::detach(tid, signal).is_err() {
-            self.detaching.insert(tid);
+            self.detaches.killed.insert(tid);
         }
     }
 
@@ -84,44 +87,38 @@ impl Tracer {
     pub(super) fn finish_detach(&mut self, tid: u32, change: Change) {
         let ended = matches!(change, Change::Exited(_) | Change::Killed(_));
         if ended || trace::detach(tid, 0).is_ok() {
-            self.detaching.remove(&tid);
+            self.detaches.killed.remove(&tid);
         }
     }
 
     /// Lets the code cache be unmapped, but for a page, when the process is detached. If a parent shares the
     /// memory and executes the translation (vfork), all of it stays.
     pub(super) fn unmap_when_detached(&mut self, tid: u32) -> TraceResult {
-        let borrowed = self.tasks.values().any(|other| other.waits_for_child(tid));
-        let task = self.task(tid)?;
+        let borrowed = self.tracees.borrows(tid);
+        let task = self.tracees.task(tid)?;
         if let (TaskMode::Translated(context) | TaskMode::Native(context), false) =
             (&task.mode, borrowed || task.filtered)
         {
             let (process, cache) = (task.process, context.cache.clone());
-            self.processes[process].unmaps = Some((tid, cache));
+            self.tracees.processes[process].unmaps = Some((tid, cache));
         }
         Ok(())
     }
 
-    pub(super) fn lose(&mut self, tid: u32, reason: &str) {
-        if let Some(process) = self.process(tid) {
-            process.lose(reason);
-        }
-    }
-
     /// It is about to end; its memory and registers are still there.
     pub(super) fn exiting(&mut self, tid: u32) -> ActionResult {
-        self.pass_on_delayed(tid);
+        self.delayed_signals.pass_on(&self.tracees, tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It is valid only during a system call on behalf of the tracee: the task may have executed code
         // since.
-        let last = self.task(tid)?.last_pc.take();
+        let last = self.tracees.task(tid)?.last_pc.take();
         // Answered first: its exit would be counted twice in the answer.
         self.answer_request(tid)?;
         let registers = trace::registers(tid);
-        let position = registers
-            .ok()
-            .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
-        let task = self.task(tid)?;
+        let position = registers.ok().and_then(|registers| {
+            Some(TranslatedPc::new(self.tracees.task(tid).ok()?.pc(tid, &registers), &registers))
+        });
+        let task = self.tracees.task(tid)?;
         let mut unknown = false;
         let position = position.or(task.state().exit_pc().map(TranslatedPc::of_call));
         if let TaskMode::Translated(context) = &mut task.mode {
@@ -133,15 +130,15 @@ impl Tracer {
             known.iter().for_each(|at| leave_calls(&mut task.calls, context, *at));
         }
         if unknown {
-            self.lose(tid, "the process ended at an unknown program point");
+            self.tracees.lose(tid, "the process ended at an unknown program point");
         }
         if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
             self.adopt_early_children(tid);
         }
-        self.end_listing(tid);
+        self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::End);
-        let effect = self.task(tid)?.apply(TaskEvent::Ended);
+        let effect = self.tracees.task(tid)?.apply(TaskEvent::Ended);
         self.carry_out(tid, effect);
         Ok(TaskAction::Continue { signal: 0 })
     }
@@ -149,40 +146,40 @@ impl Tracer {
     /// Adds the profile of a process to that of all ended ones when its last task is gone: a build has
     /// thousands of processes of few programs.
     fn keep_profile(&mut self, process: usize) {
-        if self.tasks.values().any(|task| task.process == process) {
+        if self.tracees.tasks.values().any(|task| task.process == process) {
             return;
         }
-        let profile = self.processes[process].take_profile();
+        let profile = self.tracees.processes[process].take_profile();
         self.ended_profile.merge(profile);
-        let calls = std::mem::take(&mut self.processes[process].call_tree);
-        if self.processes[process].lost.is_none() && self.call_places.is_some() {
-            self.ended_calls.merge(&calls);
+        if let Some(calls) = &mut self.call_paths {
+            calls.add_ended(&mut self.tracees.processes[process]);
         }
     }
 
     /// A task is gone; `how`, if the kernel reported it.
     pub(super) fn task_gone(&mut self, tid: u32, how: Option<Change>) {
-        self.early_children.remove(&tid);
-        self.pass_on_delayed(tid);
-        self.fork_events.remove(&tid);
+        self.tracees.early_children.remove(&tid);
+        self.delayed_signals.pass_on(&self.tracees, tid);
+        self.tracees.fork_events.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
-        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+        if self.tracees.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.adopt_early_children(tid);
             let certain = self.end_unseen(tid, how == Some(Change::Killed(SIGKILL)));
-            let executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
-            if let Some(process) = self.process(tid).filter(|_| certain) {
+            let executes =
+                self.tracees.other_threads(tid).iter().any(|other| self.tracees.is_executing(*other));
+            if let Some(process) = self.tracees.process(tid).filter(|_| certain) {
                 process.unconfirmed |= executes;
             }
-            self.end_listing(tid);
+            self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
             self.close(tid);
             self.end_windows(tid, TracedWindowEnd::End);
         }
-        if let Some(task) = self.tasks.remove(&tid) {
+        if let Some(task) = self.tracees.tasks.remove(&tid) {
             self.keep_profile(task.process);
         }
-        self.pending_answers.remove(&tid);
-        self.detach_last.retain(|(last, _)| *last != tid);
-        self.release_parents(tid);
+        self.counts.withdraw(tid);
+        self.detaches.forget(tid);
+        self.tracees.release_parents(tid);
         if tid == self.root {
             self.finish();
         }
@@ -192,8 +189,9 @@ impl Tracer {
     /// known; if not, its counts are lost.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
         let reports_exits = self.reports_exits;
-        let another_executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
-        let Some(task) = self.tasks.get_mut(&tid) else { return false };
+        let another_executes =
+            self.tracees.other_threads(tid).iter().any(|other| self.tracees.is_executing(*other));
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return false };
         let (exit_pc, last_pc) = (task.state().exit_pc(), task.last_pc);
         let at = UnseenEnd { exit_pc, last_pc, killed, another_executes, reports_exits }.position();
         let known = match &mut task.mode {
@@ -206,14 +204,9 @@ impl Tracer {
             TaskMode::Untranslated => false,
         };
         if !known {
-            self.lose(tid, KILLED_BEFORE);
+            self.tracees.lose(tid, KILLED_BEFORE);
         }
         known
-    }
-
-    /// Whether a task has called `execve`.
-    fn is_executing(&self, tid: u32) -> bool {
-        self.tasks.get(&tid).is_some_and(|task| task.exec_pc.is_some())
     }
 
     /// A task that is about to be gone. Reaping reports it, unless it was reaped by a wait for another event.
@@ -238,177 +231,76 @@ impl Tracer {
     /// Resumes a task from a stop that was not understood: to its end, most likely. It may also run on
     /// natively, so its counts are lost, even if it has executed nothing yet.
     fn resume_untracked(&mut self, tid: u32) {
-        let reason = match self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+        let reason = match self.tracees.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             true => "the process was killed while it was translated",
             false => "the process was killed before it was translated, or could not be followed",
         };
-        self.lose(tid, reason);
+        self.tracees.lose(tid, reason);
         let _ = trace::resume(tid, 0);
     }
 
     /// Detaches all tasks.
     pub(super) fn finish(&mut self) {
-        self.finishing = true;
-        let all: Vec<u32> = self.tasks.keys().copied().collect();
+        self.detaches.is_final = true;
+        let all: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         all.into_iter().for_each(|tid| self.request_detach(tid, None));
     }
 
     pub(super) fn request_detach(&mut self, tid: u32, reason: Option<String>) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         match task.apply(TaskEvent::DetachRequested(reason.clone())) {
             TransitionEffect::DetachNow => self.detach_stopped(tid, reason),
             effect => self.carry_out(tid, effect),
         }
     }
 
-    /// The tasks that wait for a child do so no longer: it uses another memory, or has ended.
-    pub(super) fn release_parents(&mut self, child: u32) {
-        let waiting = self.tasks.iter().filter(|(_, task)| task.waits_for_child(child));
-        for tid in waiting.map(|(tid, _)| *tid).collect::<Vec<_>>() {
-            self.tasks.get_mut(&tid).map(|task| task.apply(TaskEvent::ChildReleased));
+    /// Detaches the processes that others wait for, and resumes those whose wait is over.
+    pub(super) fn release_attaching(&mut self) {
+        for wait in self.detaches.waits() {
+            match self.detaches.step_of(wait, &self.tracees) {
+                None => {}
+                Some(AttachStep::Forget) => self.detaches.end_wait(wait),
+                Some(AttachStep::Resume) => {
+                    self.detaches.end_wait(wait);
+                    let resumed = self.resume_checked(wait.caller);
+                    self.apply_outcome(wait.caller, resumed);
+                }
+                Some(AttachStep::Detach) => self.detach_for_attach(wait.target),
+            }
+        }
+    }
+
+    /// Requests the detach of a process that another one is about to trace.
+    fn detach_for_attach(&mut self, target: u32) {
+        let Some(process) = self.tracees.tasks.get(&target).map(|task| task.process) else { return };
+        if self.tracees.processes[process].stops_counting() {
+            return;
+        }
+        self.tracees.processes[process].stop_counting(TRACED);
+        // Its own threads that wait for another process are stopped, and would wait for ever.
+        let stopped = self.detaches.end_waits_of(&self.tracees, process);
+        stopped.iter().for_each(|caller| self.detach(*caller, None, 0));
+        if stopped.is_empty() {
+            self.request_detach(target, None);
         }
     }
 
     /// Lets go of all processes, this one last, so that it finds them untraced.
     pub(super) fn detach_all(&mut self, tid: u32, reason: &str) {
-        let others: Vec<u32> = self.tasks.keys().copied().filter(|other| *other != tid).collect();
+        let others: Vec<u32> = self.tracees.tasks.keys().copied().filter(|other| *other != tid).collect();
         others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
-        self.detach_last.push((tid, reason.to_owned()));
+        self.detaches.add_last(tid, reason);
     }
 
+    /// Detaches the tasks that are detached last, if no other is left.
     pub(super) fn detach_last_tasks(&mut self) {
-        // A task that waits for a child (vfork) cannot stop before that child continues.
-        let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
-        let others =
-            self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid)).count();
-        if others == 0 {
-            for (tid, reason) in std::mem::take(&mut self.detach_last) {
-                self.detach(tid, Some(reason), 0);
-            }
+        for (tid, reason) in self.detaches.take_last(&self.tracees) {
+            self.detach(tid, Some(reason), 0);
         }
     }
-
-    pub(super) fn is_detached_last(&self, tid: u32) -> bool {
-        self.detach_last.iter().any(|(last, _)| *last == tid)
-    }
-}
-
-/// The facts about a task that has ended without an exit stop.
-///
-/// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the first
-/// stop and resume it: the task has executed nothing in between. A task that has called `exit` itself is
-/// killed without another stop.
-///
-/// # Source
-///
-/// Linux `kernel/signal.c`: `ptrace_stop`, a task that is to be killed does not stop; `get_signal`, a task
-/// that is killed is not to be any more; `ptrace_signal`, an unreported stop does not keep it from that,
-/// since 5.17.
-struct UnseenEnd {
-    /// The address behind its `exit` call, in translated code, if it was about to make one.
-    exit_pc: Option<u64>,
-    /// Its position at its last stop, if it has executed nothing since.
-    last_pc: Option<TranslatedPc>,
-    /// The kernel reported that SIGKILL has ended it.
-    killed: bool,
-    /// Another thread has called `execve`, which ends it.
-    another_executes: bool,
-    /// The kernel reports every exit.
-    reports_exits: bool,
-}
-
-impl UnseenEnd {
-    /// Its last position in translated code; `None` where it is unknown.
-    fn position(&self) -> Option<TranslatedPc> {
-        match self.exit_pc {
-            // It was killed before the call, or behind it.
-            Some(_) if self.another_executes => None,
-            Some(pc) if !self.killed => Some(TranslatedPc::of_call(pc)),
-            _ => self.last_pc.filter(|_| self.reports_exits),
-        }
-    }
-}
-
-/// Whether a task that is killed at an unreported stop still stops at its exit.
-///
-/// # Source
-///
-/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, a dying task is not killed again,
-/// which would end that stop unseen, since 6.1 at the latest.
-pub(super) fn reports_exits() -> bool {
-    uname().is_some_and(|uname| version(&uname.release) >= Some((6, 1)))
-}
-
-/// The first two numbers of a kernel's release.
-fn version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
-    Some((numbers.next()??, numbers.next()??))
-}
-
-/// Whether this process is the tracer of a process.
-pub(super) fn is_traced_by_us(pid: u32) -> bool {
-    is_ours(&status(pid))
 }
 
 /// Takes back a call that a task has logged and has not made, where it ends.
 fn leave_calls(calls: &mut Option<Box<ThreadCalls>>, context: &TranslationContext, at: TranslatedPc) {
     calls.iter_mut().for_each(|calls| calls.leave(&context.cache.borrow(), context.slot, at));
-}
-
-fn is_ours(status: &str) -> bool {
-    tracer(status) == Some(std::process::id())
-}
-
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/status`: `TracerPid`.
-fn tracer(status: &str) -> Option<u32> {
-    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    tracer?.trim().parse().ok()
-}
-
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/status`: `State`, of which `t` is a stop for the tracer.
-fn is_stopped(status: &str) -> bool {
-    let state = status.lines().find_map(|line| line.strip_prefix("State:"));
-    state.is_some_and(|state| state.trim_start().starts_with(['t', 'T']))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LAST: TranslatedPc = TranslatedPc { pc: 5, rcx: Some(1), r11: None };
-
-    /// An end whose exit was not reported, of a task that had stopped at [`LAST`].
-    fn unseen_end() -> UnseenEnd {
-        let (exit_pc, last_pc) = (None, Some(LAST));
-        UnseenEnd { exit_pc, last_pc, killed: true, another_executes: false, reports_exits: true }
-    }
-
-    #[test]
-    fn a_killed_task_ends_where_it_stopped_last_if_the_kernel_reports_all_later_stops() {
-        assert_eq!(unseen_end().position(), Some(LAST));
-        assert_eq!(UnseenEnd { reports_exits: false, ..unseen_end() }.position(), None);
-        assert_eq!(UnseenEnd { last_pc: None, ..unseen_end() }.position(), None, "it has run since");
-    }
-
-    #[test]
-    fn a_task_that_calls_exit_ends_behind_the_call_unless_something_else_may_have_ended_it() {
-        let calls = UnseenEnd { exit_pc: Some(9), killed: false, ..unseen_end() };
-        assert_eq!(calls.position(), Some(TranslatedPc::of_call(9)));
-        assert_eq!(UnseenEnd { killed: true, last_pc: None, ..calls }.position(), None);
-        let calls = UnseenEnd { exit_pc: Some(9), killed: false, another_executes: true, ..unseen_end() };
-        assert_eq!(calls.position(), None, "the other thread's call may have come first");
-    }
-
-    #[test]
-    fn releases_are_compared_by_their_numbers() {
-        assert_eq!(version("6.18.2-arch1-1"), Some((6, 18)));
-        assert_eq!(version("5.9-rc2"), Some((5, 9)));
-        assert!(version("5.9.0") < version("5.17.0"));
-        assert_eq!(version("6"), None);
-        assert_eq!(version("rolling"), None);
-    }
 }

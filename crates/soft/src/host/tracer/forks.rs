@@ -11,20 +11,21 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Change};
 
-use super::exits::is_traced_by_us;
 use super::{FIXED_BYTES, SIGTRAP, Tracer};
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
+use crate::host::cpu_queries::set_hwcap;
+use crate::host::first_stop::{FirstStop, KnownParent, children_of, is_thread, parent_of};
 use crate::host::fork_event::{ForkEvent, USER_CS};
 use crate::host::maps::MemoryMaps;
-use crate::host::proc::first_thread;
-use crate::host::process::{TaskMode, TracedProcess, name_of};
+use crate::host::process::{TaskMode, TracedProcess, TracedTask, name_of};
 use crate::host::remote_syscalls::{has_threads, number, run_to_trap};
 use crate::host::restartable::THREADS;
 use crate::host::retranslation::TranslationAge;
 use crate::host::task_state::{TaskEvent, VforkWait};
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translated_pc::TranslatedPc;
+use crate::host::unseen_end::is_traced_by_us;
 use crate::host::window_protocol::TracedWindowEnd;
 
 /// The number of killed processes whose state is kept for their children.
@@ -35,20 +36,21 @@ impl Tracer {
     pub(super) fn unknown_task(&mut self, tid: u32, change: Change) {
         let parent = || {
             let id = parent_of(tid)?;
-            Some(KnownParent { id, is_followed: self.tasks.contains_key(&id) })
+            Some(KnownParent { id, is_followed: self.tracees.tasks.contains_key(&id) })
         };
-        let has_fork_event = self.fork_events.contains_key(&tid);
+        let has_fork_event = self.tracees.fork_events.contains_key(&tid);
         match FirstStop::of(change == Change::Exiting, has_fork_event, || is_thread(tid), parent) {
             FirstStop::Dying => {
-                self.early_children.remove(&tid);
-                self.fork_events.remove(&tid);
+                self.tracees.early_children.remove(&tid);
+                self.tracees.fork_events.remove(&tid);
                 let _ = trace::resume(tid, 0);
             }
             FirstStop::Announced => {
-                self.fork_events.remove(&tid).into_iter().for_each(|event| self.start_child(tid, event));
+                let event = self.tracees.fork_events.remove(&tid);
+                event.into_iter().for_each(|event| self.start_child(tid, event));
             }
-            FirstStop::EarlyThread => drop(self.early_children.insert(tid, tid)),
-            FirstStop::EarlyChild { parent } => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
+            FirstStop::EarlyThread => self.tracees.add_early_child(tid, tid),
+            FirstStop::EarlyChild { parent } => self.tracees.add_early_child(tid, parent.unwrap_or(0)),
             FirstStop::Orphan { parent } => self.orphan(tid, parent),
         }
     }
@@ -59,9 +61,9 @@ impl Tracer {
         let made_here = |fork_event: &&ForkEvent| {
             fork_event.home.as_ref().is_some_and(|(cache, _)| cache.borrow().contains_code(pc))
         };
-        match self.dead_parents.iter().rev().find(made_here).map(ForkEvent::duplicate) {
+        match self.tracees.dead_parents.iter().rev().find(made_here).map(ForkEvent::duplicate) {
             Some(fork_event) => self.start_child(tid, fork_event),
-            None => drop(self.early_children.insert(tid, parent)),
+            None => self.tracees.add_early_child(tid, parent),
         }
     }
 
@@ -69,6 +71,7 @@ impl Tracer {
     pub(super) fn adopt_early_children(&mut self, parent: u32) {
         let Some(fork_event) = self.fork_event_of(parent) else { return };
         let children: Vec<u32> = self
+            .tracees
             .early_children
             .iter()
             .filter(|(_, parent_of)| **parent_of == parent)
@@ -76,8 +79,10 @@ impl Tracer {
             .collect();
         children.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
         if fork_event.home.is_some() {
-            self.dead_parents.drain(..(self.dead_parents.len() + 1).saturating_sub(MOST_DEAD_PARENTS));
-            self.dead_parents.push(fork_event);
+            self.tracees
+                .dead_parents
+                .drain(..(self.tracees.dead_parents.len() + 1).saturating_sub(MOST_DEAD_PARENTS));
+            self.tracees.dead_parents.push(fork_event);
         }
     }
 
@@ -87,7 +92,9 @@ impl Tracer {
         let Some(fork_event) = self.fork_event_of(tid).filter(|fork_event| fork_event.home.is_some()) else {
             return;
         };
-        let known = |child: &u32| self.tasks.contains_key(child) || self.fork_events.contains_key(child);
+        let known = |child: &u32| {
+            self.tracees.tasks.contains_key(child) || self.tracees.fork_events.contains_key(child)
+        };
         let mut unknown = children_of(tid);
         unknown.retain(|child| !known(child) && is_traced_by_us(*child));
         unknown.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
@@ -95,23 +102,23 @@ impl Tracer {
 
     /// It is known how a child was made, which has stopped already, or is about to.
     fn announce(&mut self, child: u32, fork_event: ForkEvent) {
-        if self.early_children.remove(&child).is_some() {
+        if self.tracees.early_children.remove(&child).is_some() {
             self.start_child(child, fork_event);
         } else {
-            self.fork_events.insert(child, fork_event);
+            self.tracees.fork_events.insert(child, fork_event);
         }
     }
 
     pub(super) fn fork_event_of(&self, parent: u32) -> Option<ForkEvent> {
-        let task = self.tasks.get(&parent)?;
+        let task = self.tracees.tasks.get(&parent)?;
         let home = match &task.mode {
             TaskMode::Untranslated => None,
             TaskMode::Translated(context) | TaskMode::Native(context) => {
                 Some((context.cache.clone(), context.slot))
             }
         };
-        let binding = self.binding_of_child(parent);
-        let TracedProcess { pid, limits, shares, .. } = self.processes[task.process];
+        let binding = self.tracees.binding_of_child(parent);
+        let TracedProcess { pid, limits, shares, .. } = self.tracees.processes[task.process];
         let (filtered, trap_action) = (task.filtered, task.trap_action);
         let (thread_of, calls) = (None, None);
         Some(ForkEvent {
@@ -131,17 +138,18 @@ impl Tracer {
         let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
-            let effect = self.task(tid)?.apply(TaskEvent::WaitsForChild(VforkWait { by: child, pc }));
+            let effect = self.tracees.task(tid)?.apply(TaskEvent::WaitsForChild(VforkWait { by: child, pc }));
             self.carry_out(tid, effect);
         }
         let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
         if change == Change::Clone && is_thread(child) {
-            fork_event.thread_of = self.tasks.get(&tid).map(|task| task.process);
+            fork_event.thread_of = self.tracees.tasks.get(&tid).map(|task| task.process);
         }
         if fork_event.thread_of.is_none() {
-            fork_event.calls = self.forked_calls(tid);
+            let calls = self.call_paths.as_ref();
+            fork_event.calls = calls.and_then(|calls| calls.forked(&mut self.tracees, tid));
         }
-        self.unbind(tid);
+        self.tracees.unbind(tid);
         self.announce(child, fork_event);
         Ok(TaskAction::Continue { signal: 0 })
     }
@@ -151,16 +159,21 @@ impl Tracer {
     pub(super) fn start_child(&mut self, child: u32, fork_event: ForkEvent) {
         fork_event.binding.iter().for_each(|binding| binding.undo(child));
         match fork_event.thread_of {
-            Some(process) => self.adopt_thread(child, process, fork_event.filtered),
+            Some(process) => self.tracees.add_thread(child, process, fork_event.filtered),
             None => {
-                self.adopt(child, fork_event.parent, TaskMode::Untranslated, fork_event.filtered);
-                fork_event.calls.iter().for_each(|calls| self.inherit_calls(child, calls));
-                if let Some(process) = self.process(child) {
+                self.tracees.add_process(
+                    child,
+                    fork_event.parent,
+                    TaskMode::Untranslated,
+                    fork_event.filtered,
+                );
+                fork_event.calls.iter().for_each(|calls| self.tracees.inherit_calls(child, calls));
+                if let Some(process) = self.tracees.process(child) {
                     (process.limits, process.shares) = (fork_event.limits, fork_event.shares);
                 }
             }
         }
-        self.tasks.entry(child).and_modify(|task| task.trap_action = fork_event.trap_action);
+        self.tracees.tasks.entry(child).and_modify(|task| task.trap_action = fork_event.trap_action);
         let Some((cache, slot)) = fork_event.home else { return drop(trace::resume(child, 0)) };
         match self.assign_child(child, &cache, slot) {
             Ok(()) => {}
@@ -170,11 +183,12 @@ impl Tracer {
                 self.detach(child, Some("could not get a translation of its own".to_owned()), 0)
             }
         }
-        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.state().is_detach_ready());
-        if self.finishing || self.other_threads(child).iter().any(leaves) {
+        let leaves =
+            |other: &u32| self.tracees.tasks.get(other).is_some_and(|task| task.state().is_detach_ready());
+        if self.detaches.is_final || self.tracees.other_threads(child).iter().any(leaves) {
             self.request_detach(child, None);
-        } else if let Some((_, reason)) = self.detach_last.first() {
-            self.request_detach(child, Some(reason.clone()));
+        } else if let Some(reason) = self.detaches.reason_for_all().map(str::to_owned) {
+            self.request_detach(child, Some(reason));
         }
     }
 
@@ -188,11 +202,11 @@ impl Tracer {
         let point = cache.borrow().translation.point_at(registers.rip);
         let point =
             point.ok_or_else(|| TraceError::Detach("was forked outside of translated code".to_owned()))?;
-        super::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
+        crate::host::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
-        if !self.other_threads(child).is_empty() {
-            self.check_restartable(child, THREADS)?;
+        if !self.tracees.other_threads(child).is_empty() {
+            self.restartable.check(&mut self.tracees, child, THREADS)?;
         }
         // Another thread may have added a region while this one was created.
         let maps = MemoryMaps::read(child)?;
@@ -200,23 +214,23 @@ impl Tracer {
             return Err(TraceError::Gone);
         }
         let context = if cache.borrow().is_whole_in(&maps) {
-            match self.assign_slot(child, cache) {
-                Err(TraceError::Detach(_)) if self.can_assign_apart(child, cache) => {
-                    self.assign_apart(child, cache)?
+            match self.tracees.assign_slot(child, cache) {
+                Err(TraceError::Detach(_)) if self.tracees.can_assign_apart(child, cache) => {
+                    self.tracees.assign_apart(child, cache, self.settings.translation)?
                 }
                 context => context?,
             }
-        } else if self.task(child)?.filtered {
+        } else if self.tracees.task(child)?.filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
         } else {
-            self.assign_apart(child, cache)?
+            self.tracees.assign_apart(child, cache, self.settings.translation)?
         };
-        if !self.other_threads(child).is_empty() {
+        if !self.tracees.other_threads(child).is_empty() {
             // The kernel reports only one of two threads that end the process at the same time.
             cache.borrow_mut().watch(number::EXIT_GROUP, true);
         }
-        self.task(child)?.mode = TaskMode::Native(context);
-        if self.reading {
+        self.tracees.task(child)?.mode = TaskMode::Native(context);
+        if self.counts.is_open {
             // The counts of the slot's previous user belong to the answer.
             self.record_counts(child, None);
         }
@@ -225,24 +239,24 @@ impl Tracer {
 
     /// A new program is before its first instruction.
     pub(super) fn executed(&mut self, tid: u32) -> ActionResult {
-        if let Some(process) = self.process(tid) {
+        if let Some(process) = self.tracees.process(tid) {
             process.unconfirmed = false;
         }
         self.announce_children(tid);
         self.close_executed(tid)?;
         // Handlers of signals do not survive, nor do the descriptors that matter here.
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         (task.trap_action, task.age) = (None, TranslationAge::default());
         let effect = task.apply(TaskEvent::Executed);
         self.carry_out(tid, effect);
-        self.release_parents(tid);
-        if let Some(process) = self.process(tid) {
+        self.tracees.release_parents(tid);
+        if let Some(process) = self.tracees.process(tid) {
             (process.flush, process.no_restarts, process.shares) = (None, false, false);
             // The memory that was to be unmapped is gone.
             process.unmaps = None;
             process.name = name_of(tid);
         }
-        if self.finishing {
+        if self.detaches.is_final {
             return Ok(TaskAction::Detach { reason: None, signal: 0 });
         }
         self.check_inherited(tid)?;
@@ -252,13 +266,20 @@ impl Tracer {
         if registers.cs != USER_CS {
             return Err(TraceError::Detach("executed a 32-bit program".to_owned()));
         }
-        self.set_hwcap(tid, registers.rsp)?;
-        let context = self.assign_program(tid, &registers)?;
+        if self.settings.baseline.is_some() {
+            set_hwcap(tid, registers.rsp)?;
+        }
+        let context = self.store.assign_program(
+            &self.tracees,
+            (tid, &registers),
+            &self.settings,
+            &mut self.restartable,
+        )?;
         if self.settings.fixed_layout {
             trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
         }
-        self.task(tid)?.mode = TaskMode::Native(context);
-        self.bind_to_cpu(tid);
+        self.tracees.task(tid)?.mode = TaskMode::Native(context);
+        self.cpu.bind(&mut self.tracees, tid);
         Ok(TaskAction::Enter(registers))
     }
 
@@ -270,7 +291,7 @@ impl Tracer {
     fn check_inherited(&mut self, tid: u32) -> TraceResult {
         let status = crate::host::proc::text(format!("/proc/{tid}/status"))?;
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         // It may have failed to install one.
         task.filtered &= field("Seccomp:") != Some("0");
         if task.filtered {
@@ -286,72 +307,20 @@ impl Tracer {
 
     /// The program before has executed its last instruction: the system call.
     pub(super) fn close_executed(&mut self, tid: u32) -> TraceResult {
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         let asked = task.exec_pc.take();
         if let TaskMode::Translated(context) = &mut task.mode {
             let behind = asked.map(|pc| TranslatedPc::of_call(pc + 2));
             if !behind.is_some_and(|position| context.exit_at(position)) {
-                self.lose(tid, "executed a program from an unknown program point");
+                self.tracees.lose(tid, "executed a program from an unknown program point");
             }
         }
-        self.end_listing(tid);
+        self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::Exec);
-        self.task(tid)?.calls = None;
+        self.tracees.task(tid)?.calls = None;
         Ok(())
     }
-}
-
-/// The parent of a process that has stopped for the first time.
-#[derive(Clone, Copy)]
-struct KnownParent {
-    id: u32,
-    is_followed: bool,
-}
-
-/// The first stop of a task that is not known yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FirstStop {
-    /// A thread ends before it has executed anything, as its process is being killed. There may be no fork
-    /// event of it.
-    Dying,
-    /// Its fork event was reported.
-    Announced,
-    /// A thread that stops before its fork event.
-    EarlyThread,
-    /// A process that stops before its fork event; its parent, if the kernel names one.
-    EarlyChild { parent: Option<u32> },
-    /// A process whose parent is not followed: the parent was killed.
-    Orphan { parent: u32 },
-}
-
-impl FirstStop {
-    /// The kind of a stop. `is_thread`: whether the task is not the first one of its process.
-    fn of(
-        is_exit: bool,
-        has_fork_event: bool,
-        is_thread: impl Fn() -> bool,
-        parent: impl FnOnce() -> Option<KnownParent>,
-    ) -> FirstStop {
-        if is_exit && is_thread() {
-            return FirstStop::Dying;
-        }
-        if has_fork_event {
-            return FirstStop::Announced;
-        }
-        if is_thread() {
-            return FirstStop::EarlyThread;
-        }
-        match parent() {
-            Some(KnownParent { id: parent, is_followed: false }) => FirstStop::Orphan { parent },
-            parent => FirstStop::EarlyChild { parent: parent.map(|parent| parent.id) },
-        }
-    }
-}
-
-/// Whether a task is not the first one of its process.
-fn is_thread(tid: u32) -> bool {
-    first_thread(tid).is_some_and(|first| first != tid)
 }
 
 /// The message of a ptrace event. A task that was killed meanwhile is at another event.
@@ -360,71 +329,7 @@ pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
     if trace::is_at(tid, event)? { Ok(message) } else { Err(TraceError::Gone) }
 }
 
-/// The children of a process that has one thread.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/task/tid/children`.
-fn children_of(pid: u32) -> Vec<u32> {
-    let children = crate::host::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
-}
-
-/// The parent of a process.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = crate::host::proc::text(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(1)?.parse().ok()
-}
-
 /// Runs a process that is about to return from a system call to its first instruction.
 fn step_out(tid: u32) -> TraceResult {
     Ok(run_to_trap(tid, has_threads(tid), trace::step)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn first_stop(
-        is_exit: bool,
-        has_fork_event: bool,
-        is_thread: bool,
-        parent: Option<(u32, bool)>,
-    ) -> FirstStop {
-        let parent = parent.map(|(id, is_followed)| KnownParent { id, is_followed });
-        FirstStop::of(is_exit, has_fork_event, || is_thread, || parent)
-    }
-
-    #[test]
-    fn a_child_starts_with_its_fork_event_and_waits_without() {
-        for parent in [None, Some((7, true)), Some((7, false))] {
-            assert_eq!(first_stop(false, true, false, parent), FirstStop::Announced);
-            assert_eq!(first_stop(false, true, true, parent), FirstStop::Announced);
-            assert_eq!(first_stop(false, false, true, parent), FirstStop::EarlyThread);
-        }
-        assert_eq!(
-            first_stop(false, false, false, Some((7, true))),
-            FirstStop::EarlyChild { parent: Some(7) }
-        );
-        assert_eq!(first_stop(false, false, false, None), FirstStop::EarlyChild { parent: None });
-    }
-
-    #[test]
-    fn a_process_whose_parent_is_not_followed_is_an_orphan() {
-        assert_eq!(first_stop(false, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
-        assert_eq!(first_stop(true, false, false, Some((7, false))), FirstStop::Orphan { parent: 7 });
-    }
-
-    #[test]
-    fn a_thread_that_ends_first_is_not_started_even_if_it_was_announced() {
-        for has_fork_event in [false, true] {
-            assert_eq!(first_stop(true, has_fork_event, true, None), FirstStop::Dying);
-        }
-        assert_eq!(first_stop(true, true, false, None), FirstStop::Announced, "a process has a program");
-    }
 }

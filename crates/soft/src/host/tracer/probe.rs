@@ -3,7 +3,7 @@
 use cyclometer_sys::trace::{self, Registers};
 
 use super::Tracer;
-use super::native_state::restore_registers;
+use crate::host::native_state::restore_registers;
 use crate::host::process::{TaskMode, TracedTask};
 use crate::host::trace_error::TraceError;
 
@@ -45,9 +45,10 @@ pub enum ProbeOrder {
 impl Tracer {
     /// Resumes a task in translated code, for one instruction if a probe looks.
     pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
-        self.note_pc(tid)?;
-        let stepped = self.probe.is_some() || self.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
-        match self.tasks.get(&tid).map(|task| &task.mode) {
+        self.tracees.task(tid)?.note_pc(tid)?;
+        let stepped =
+            self.probe.is_some() || self.tracees.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
+        match self.tracees.tasks.get(&tid).map(|task| &task.mode) {
             Some(TaskMode::Translated(_)) if stepped => Ok(trace::step(tid, signal)?),
             // On the way into a handler or back, one instruction of native code only.
             Some(TaskMode::Native(_)) => Ok(trace::step(tid, signal)?),
@@ -57,13 +58,13 @@ impl Tracer {
 
     /// Resumes a task to a stop that was not reported yet.
     pub(super) fn run_on(&mut self, tid: u32) -> Result<(), TraceError> {
-        self.note_pc(tid)?;
+        self.tracees.task(tid)?.note_pc(tid)?;
         Ok(trace::resume(tid, 0)?)
     }
 
     /// Leaves a task in the stop of its process.
     pub(super) fn listen(&mut self, tid: u32) -> Result<(), TraceError> {
-        self.note_pc(tid)?;
+        self.tracees.task(tid)?.note_pc(tid)?;
         // The only other stop without anything to listen for is that of its exit.
         trace::listen(tid).map_err(|_| TraceError::Gone)
     }
@@ -79,7 +80,7 @@ impl Tracer {
             ProbeOrder::GoOn => self.resume(tid, 0),
             ProbeOrder::Detach => Err(TraceError::Detach("was told to".to_owned())),
             ProbeOrder::Reenter => {
-                let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+                let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
                 self.enter_translation(tid, registers)
             }
         }
@@ -87,7 +88,7 @@ impl Tracer {
 
     fn order(&mut self, tid: u32) -> Result<ProbeOrder, TraceError> {
         let Some(probe) = &mut self.probe else { return Ok(ProbeOrder::GoOn) };
-        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tracees.tasks.get(&tid).map(|task| &task.mode) else {
             return Ok(ProbeOrder::GoOn);
         };
         let mut program = trace::registers(tid)?;

@@ -1,22 +1,22 @@
 //! Requests for counts, and answers.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use cyclometer_sys::trace;
 
 use super::Tracer;
+use crate::ExecutionEvent;
 use crate::code_profile::CodeProfile;
-use crate::host::ledger::CounterSnapshot;
-use crate::host::process::{TaskMode, TracedProcess, TracedTask};
+use crate::host::process::{TaskMode, TracedTask};
+use crate::host::process_counts::{SleepingThread, sums_of, totals};
 use crate::host::protocol;
 use crate::host::task_state::VforkWait;
 use crate::host::trace_error::TraceResult;
 use crate::host::translated_pc::TranslatedPc;
-use crate::host::translation_context::{ThreadCounts, TranslationCounts};
-use crate::host::window_protocol::{self, ArrivingRequest, WINDOWS};
-use crate::{EventSet, EventTotals, ExecutionEvent};
+use crate::host::window_protocol::{self, ArrivingRequest, WINDOWS, WindowRefusal, WindowRequest};
+use crate::host::window_rows::WindowRecording;
 
 /// Sends a short answer.
 fn send(socket: &mut UnixStream, text: &[u8]) {
@@ -43,6 +43,20 @@ impl Tracer {
         }
     }
 
+    /// Records windows from the start of the command.
+    ///
+    /// # Errors
+    ///
+    /// Where it has executed anything yet.
+    fn record_windows(&mut self, request: WindowRequest) -> Result<(), WindowRefusal> {
+        if self.tracees.tasks.values().any(TracedTask::has_context) {
+            return Err(WindowRefusal::Released);
+        }
+        self.settings.translation.budget = Some(request.period);
+        self.recording = Some(WindowRecording::new(request));
+        Ok(())
+    }
+
     /// Adds a byte to a request for windows, and answers it at its end.
     fn add_to_request(&mut self, byte: u8, socket: &mut UnixStream) {
         if let Some(request) = self.window_request.as_mut().and_then(|request| request.add(byte)) {
@@ -67,8 +81,7 @@ impl Tracer {
 
     /// Sends the answer, when every task has answered.
     pub(super) fn send_answer(&mut self, socket: &mut UnixStream) {
-        if self.reading && self.pending_answers.is_empty() {
-            self.reading = false;
+        if self.counts.end_if_complete() {
             let text = self.snapshot(protocol::SO_FAR);
             self.send_report(socket, &text);
         }
@@ -76,11 +89,10 @@ impl Tracer {
 
     /// Stops every process to read its counts.
     pub(super) fn request_counts(&mut self) {
-        self.reading = true;
-        self.answered.clear();
-        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        self.counts.begin();
+        let tasks: Vec<u32> = self.tracees.tasks.keys().copied().collect();
         for tid in tasks {
-            let Some(task) = self.tasks.get(&tid) else { continue };
+            let Some(task) = self.tracees.tasks.get(&tid) else { continue };
             match (&task.mode, task.state().vfork_wait()) {
                 (TaskMode::Untranslated, _) => {}
                 // It does not execute translated code now.
@@ -104,12 +116,12 @@ impl Tracer {
             }
         }
         if trace::interrupt(tid).is_ok() {
-            self.pending_answers.insert(tid);
+            self.counts.ask(tid);
         }
     }
 
     fn is_translated(&self, tid: u32, pc: u64) -> bool {
-        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tracees.tasks.get(&tid).map(|task| &task.mode) else {
             return false;
         };
         context.cache.borrow().translation.point_at(pc).is_some()
@@ -117,9 +129,9 @@ impl Tracer {
 
     /// Reads the counts of a stopped task, if they were requested.
     pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
-        if self.pending_answers.remove(&tid) {
+        if self.counts.withdraw(tid) {
             let registers = trace::registers(tid)?;
-            let pc = self.pc(tid, &registers)?;
+            let pc = self.tracees.task(tid)?.pc(tid, &registers);
             self.record_counts(tid, Some(TranslatedPc::new(pc, &registers)));
         }
         Ok(())
@@ -127,29 +139,13 @@ impl Tracer {
 
     /// Reads the counts of a task that does not run; `at` is where it is in translated code.
     pub(super) fn record_counts(&mut self, tid: u32, at: Option<TranslatedPc>) {
-        let Some(task) = self.tasks.get(&tid) else { return };
-        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
-        let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
-            Some(position) => {
-                context.ledger_at(position).ok_or("the process was read at an unknown program point")
-            }
-            None => Ok(context.ledger.clone()),
-        };
-        let tally =
-            ledger.map(|ledger| CounterSnapshot::read(&context.cache.borrow(), context.slot, &ledger));
-        let answer = tally
-            .map(|tally| TranslationCounts { cache: context.cache.clone(), tally })
-            .map_err(str::to_owned);
-        self.answered.insert(tid, (task.process, answer));
+        self.tracees.tasks.get(&tid).iter().for_each(|task| self.counts.record(task, tid, at));
     }
 
     /// The counts of every process. Uses up the answers of its threads.
     pub(super) fn snapshot(&mut self, end: &str) -> String {
         let running = (end == protocol::LAST).then(|| self.running()).filter(|processes| *processes > 0);
-        let mut answers: HashMap<usize, Vec<Result<TranslationCounts, String>>> = HashMap::new();
-        for (process, answer) in std::mem::take(&mut self.answered).into_values() {
-            answers.entry(process).or_default().push(answer);
-        }
+        let mut answers = self.counts.take_answers();
         // The size of the executed code is no sum, and needs the executions of each block.
         let sums = Some(self.settings.events)
             .filter(|events| end != protocol::LAST && !events.contains(ExecutionEvent::DistinctCodeBytes));
@@ -159,7 +155,7 @@ impl Tracer {
             true => std::mem::take(&mut self.ended_profile),
             false => CodeProfile::default(),
         };
-        let lines = self.processes.iter().enumerate().map(|(i, process)| {
+        let lines = self.tracees.processes.iter().enumerate().map(|(i, process)| {
             let answers = answers.remove(&i).unwrap_or_default();
             let totals = match sums {
                 Some(events) => sums_of(process, answers, events),
@@ -170,7 +166,10 @@ impl Tracer {
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
         let code = if profiled { self.code_lines(&profile) } else { String::new() };
-        let paths = if profiled { self.path_lines(&profile) } else { String::new() };
+        let objects = self.objects.as_ref().map(|objects| objects.borrow());
+        let paths = self.call_paths.as_mut().filter(|_| profiled).map_or_else(String::new, |calls| {
+            calls.lines(&self.tracees.processes, objects.as_deref(), &profile)
+        });
         lines + &code + &paths + end + "\n"
     }
 
@@ -183,8 +182,9 @@ impl Tracer {
     /// The number of processes that still run when counting ends: detached ones, and those that cannot be
     /// detached yet.
     fn running(&self) -> usize {
-        let waiting = self.tasks.values().filter(|task| !task.state().is_ended()).map(|task| task.process);
-        waiting.chain(self.detached_processes.iter().copied()).collect::<HashSet<_>>().len()
+        let waiting =
+            self.tracees.tasks.values().filter(|task| !task.state().is_ended()).map(|task| task.process);
+        waiting.chain(self.detaches.processes.iter().copied()).collect::<HashSet<_>>().len()
     }
 
     /// Sends the last report.
@@ -192,9 +192,9 @@ impl Tracer {
         if std::mem::replace(&mut self.reported, true) {
             return;
         }
-        self.answered.clear();
+        self.counts.clear();
         let waiting = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().vfork_wait()?.pc));
-        let waiting: Vec<(u32, u64)> = self.tasks.iter().filter_map(waiting).collect();
+        let waiting: Vec<(u32, u64)> = self.tracees.tasks.iter().filter_map(waiting).collect();
         waiting.into_iter().for_each(|(tid, pc)| self.record_counts(tid, Some(TranslatedPc::of_call(pc))));
         let text = self.snapshot(protocol::LAST);
         self.send_report(socket, &text);
@@ -204,65 +204,11 @@ impl Tracer {
     /// wait for it.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
         let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
-        if self.finishing && self.early_children.is_empty() && self.tasks.values().all(waits) {
+        if self.detaches.is_final
+            && self.tracees.early_children.is_empty()
+            && self.tracees.tasks.values().all(waits)
+        {
             self.report(socket);
         }
-    }
-}
-
-/// The counts of a process, of which each thread has answered or has ended. Adds its executions to a profile.
-fn totals(
-    process: &TracedProcess,
-    answers: Vec<Result<TranslationCounts, String>>,
-    profile: Option<&mut CodeProfile>,
-) -> Result<EventTotals, String> {
-    let profiled = profile.is_some();
-    let parts = process_parts(process, answers)?.solve(profiled)?;
-    process.totals(parts, profile.unwrap_or(&mut CodeProfile::default()))
-}
-
-/// The counts of a process of some events that are sums.
-fn sums_of(
-    process: &TracedProcess,
-    answers: Vec<Result<TranslationCounts, String>>,
-    events: EventSet,
-) -> Result<EventTotals, String> {
-    process.sums(process_parts(process, answers)?.read_out(events)?)
-}
-
-/// The counts of the threads of a process in translations that it has not left.
-fn process_parts(
-    process: &TracedProcess,
-    answers: Vec<Result<TranslationCounts, String>>,
-) -> Result<ThreadCounts, String> {
-    if let Some(reason) = &process.lost {
-        return Err(reason.clone());
-    }
-    let ended_contexts = process.ended_contexts.iter().map(|context| Ok(TranslationCounts::of(context)));
-    let ended_counts = process.ended_counts.iter().cloned().map(Ok);
-    ended_counts.chain(ended_contexts).chain(answers).collect()
-}
-
-/// A thread that sleeps in a system call.
-#[derive(PartialEq, Eq)]
-struct SleepingThread {
-    /// The address where it continues.
-    pc: u64,
-    /// Its run time so far, as the scheduler reports it.
-    ran: String,
-}
-
-impl SleepingThread {
-    /// `None` where it runs, or is blocked otherwise.
-    ///
-    /// # Source
-    ///
-    /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter;
-    /// `/proc/pid/schedstat`.
-    fn read(tid: u32) -> Option<SleepingThread> {
-        let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
-        let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
-        let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
-        Some(SleepingThread { pc: u64::from_str_radix(pc, 16).ok()?, ran })
     }
 }

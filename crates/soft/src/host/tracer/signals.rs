@@ -23,259 +23,191 @@
 use cyclometer_sys::trace::{self, Registers};
 
 use super::Tracer;
-use crate::host::action::{ActionResult, TaskAction};
+use crate::host::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use crate::host::code_cache::CodeCacheMapping;
 use crate::host::proc::{has_signal, status};
-use crate::host::process::{TaskMode, TracedTask};
-use crate::host::remote_syscalls::{RemoteSyscalls, number};
+use crate::host::process::TaskMode;
 use crate::host::restartable::HANDLERS;
+use crate::host::restarted_calls::{restart_wait, restarts};
+use crate::host::signal_policy::{SignalCause, SignalDisposition, SignalFacts, disposition};
 use crate::host::signal_throttling::SignalArrival;
 use crate::host::task_state::TaskEvent;
 use crate::host::trace_error::TraceError;
 use crate::host::translated_pc::TranslatedPc;
-use crate::translate::{FlowState, StopReason};
+use crate::translate::StopReason;
 
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
 const SIGBUS: i32 = 7;
 
-/// The `si_code` of the trap that the kernel raises for `int3`.
-///
-/// # Source
-///
-/// Linux `include/uapi/asm-generic/siginfo.h`.
-const SI_KERNEL: i32 = 0x80;
-
-/// The `si_code` of a single step, which the program has requested by its trap flag.
-const TRAP_TRACE: i32 = 2;
-
-/// The effect of a signal on a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SignalDisposition {
-    /// It has no effect: without a tracer it would not even wake the process up.
-    Ignores,
-    /// It stops until it is continued.
-    Stops,
-    /// A handler is called, or the process is killed.
-    Acts,
-}
-
 impl Tracer {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> ActionResult {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
-        let to_boundary = self.is_boundary_step(tid, signal);
-        let arrival = self.take_delayed(tid, signal)?;
+        let to_boundary = self.tracees.task(tid)?.is_boundary_step(tid, signal);
+        let arrival = self.delayed_signals.take(tid, signal)?;
         if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
             // Its handler was removed meanwhile: natively the signal would have come before that.
-            super::restart_wait(tid)?;
+            restart_wait(tid)?;
             return Ok(TaskAction::Continue { signal: 0 });
         }
-        let task = self.task(tid)?;
+        let task = self.tracees.task(tid)?;
         match &task.mode {
             TaskMode::Untranslated => Ok(TaskAction::Continue { signal }),
             TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
             TaskMode::Translated(_) if to_boundary => {
                 task.throttle.progressed();
-                self.restore_trap_handler(tid)?;
-                self.step_to_boundary(tid, registers)
+                task.restore_trap_handler(tid)?;
+                let (Some(recording), task) = (&mut self.recording, self.tracees.task(tid)?) else {
+                    return Err(TraceError::Gone);
+                };
+                recording.step_to_boundary(task, tid, registers)?;
+                Ok(TaskAction::Resume)
             }
             TaskMode::Translated(_) if stepped => {
                 task.throttle.progressed();
                 Ok(TaskAction::Resume)
             }
-            TaskMode::Translated(context) => {
-                let cache = context.cache.borrow();
-                let at = registers.rip.wrapping_sub(1);
-                let stop = cache.translation.stop_at(at).filter(|_| signal == SIGTRAP);
-                let mispredicted_return =
-                    if signal == SIGSEGV { mispredicted_return(tid, &cache, registers) } else { None };
-                let faults =
-                    matches!(signal, SIGSEGV | SIGBUS) && cache.translation.is_checking(registers.rip);
-                drop(cache);
-                let faults_in_check = faults && trace::signal_info(tid)?.code() > 0;
-                match (stop, mispredicted_return) {
-                    (Some(stop), _)
-                        if stop != StopReason::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
-                    {
-                        // Nothing of a call is done before its stop.
-                        if stop != StopReason::SystemCall {
-                            task.throttle.progressed();
-                        }
-                        task.stopped_at = Some(at);
-                        (task.last_pc, task.exec_pc) = (Some(TranslatedPc::new(at, &registers)), None);
-                        // The effect of the program's own breakpoint on its handler is the native one.
-                        if stop != StopReason::Breakpoint {
-                            self.restore_trap_handler(tid)?;
-                        }
-                        self.translator_stop(tid, stop, registers)
-                    }
-                    (None, Some(registers)) => {
-                        trace::set_registers(tid, &registers)?;
-                        task.stopped_at = Some(registers.rip - 1);
-                        task.last_pc = Some(TranslatedPc::new(registers.rip - 1, &registers));
-                        self.translator_stop(tid, StopReason::IndirectBranch, registers)
-                    }
-                    _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
-                        Ok(TaskAction::Detach { reason: Some("steps itself".to_owned()), signal })
-                    }
-                    _ if faults_in_check => {
-                        // The memory is gone, or only executable: the tracer looks at it.
-                        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
-                        Ok(TaskAction::Enter(registers))
-                    }
-                    _ if self.delays_signal(tid, signal, registers.rip, arrival)? => Ok(TaskAction::Resume),
-                    _ => self.deliver(tid, signal),
+            TaskMode::Translated(_) => self.signal_in_translation(tid, (signal, arrival), registers),
+        }
+    }
+
+    /// Handles a signal that has stopped a task in translated code.
+    fn signal_in_translation(
+        &mut self,
+        tid: u32,
+        (signal, arrival): (i32, SignalArrival),
+        registers: Registers,
+    ) -> ActionResult {
+        let at = registers.rip.wrapping_sub(1);
+        let task = self.tracees.task(tid)?;
+        let (facts, missed) = facts(tid, &task.translated()?.cache.borrow(), signal, registers);
+        match facts.cause(|| Ok::<i32, TraceError>(trace::signal_info(tid)?.code()))? {
+            SignalCause::TranslatorStop(stop) => {
+                // Nothing of a call is done before its stop.
+                if stop != StopReason::SystemCall {
+                    task.throttle.progressed();
                 }
+                task.stopped_at = Some(at);
+                (task.last_pc, task.exec_pc) = (Some(TranslatedPc::new(at, &registers)), None);
+                // The effect of the program's own breakpoint on its handler is the native one.
+                if stop != StopReason::Breakpoint {
+                    task.restore_trap_handler(tid)?;
+                }
+                self.translator_stop(tid, stop, registers)
+            }
+            SignalCause::MissedReturn => {
+                let registers = missed.ok_or(TraceError::Gone)?;
+                trace::set_registers(tid, &registers)?;
+                task.stopped_at = Some(registers.rip - 1);
+                task.last_pc = Some(TranslatedPc::new(registers.rip - 1, &registers));
+                self.translator_stop(tid, StopReason::IndirectBranch, registers)
+            }
+            SignalCause::OwnStep => {
+                Ok(TaskAction::Detach { reason: Some("steps itself".to_owned()), signal })
+            }
+            SignalCause::FailedCheck => {
+                // The memory is gone, or only executable: the tracer looks at it.
+                let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+                Ok(TaskAction::Enter(registers))
+            }
+            SignalCause::OfProgram => {
+                let is_delayed =
+                    self.delayed_signals.delays(&mut self.tracees, tid, (signal, arrival), registers.rip)?;
+                if is_delayed { Ok(TaskAction::Resume) } else { self.deliver(tid, signal) }
             }
         }
     }
 
-    /// Whether a process is behind a translator stop that the kernel has not reported. Interrupts and exits
-    /// are reported before the signal that the stop has raised.
-    ///
-    /// # Source
-    ///
-    /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous
-    /// ones.
-    pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let task = self.task(tid)?;
-        if matches!(task.mode, TaskMode::Native(_)) || task.is_stepped() {
-            // The trap of a step would kill it if it were detached before.
-            return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
+    /// Looks at a stop by an interrupt of the tracer, or with the whole process.
+    pub(super) fn interrupted(&mut self, tid: u32, kind: InterruptKind) -> ActionResult {
+        let is_in_own_code = self.tracees.is_in_own_code(tid);
+        let request = self.tracees.task(tid)?.state().request().clone();
+        let may_act = request.acts_at_interrupt(is_in_own_code);
+        let is_about_to_stop = may_act && self.tracees.task(tid)?.is_about_to_stop(tid)?;
+        match InterruptReaction::to(kind, &request, is_in_own_code, is_about_to_stop) {
+            InterruptReaction::AwaitStop => Ok(TaskAction::RunOn),
+            InterruptReaction::StayStopped => Ok(TaskAction::Listen),
+            InterruptReaction::Suspend => {
+                Ok(TaskAction::Suspend { interrupted: kind == InterruptKind::ByTracer })
+            }
+            InterruptReaction::Detach => {
+                if kind == InterruptKind::ByTracer {
+                    restart_wait(tid)?;
+                }
+                Ok(TaskAction::Resume)
+            }
+            InterruptReaction::Answer if kind == InterruptKind::GroupStop => {
+                self.count_restart(tid)?;
+                self.answer_request(tid)?;
+                Ok(TaskAction::Listen)
+            }
+            InterruptReaction::Answer if self.may_retranslate_now(tid)? => Ok(TaskAction::Retranslate),
+            InterruptReaction::Answer => {
+                restart_wait(tid)?;
+                self.answer_request(tid)?;
+                Ok(TaskAction::Continue { signal: 0 })
+            }
         }
-        let registers = trace::registers(tid)?;
-        self.is_behind_unreported_stop(tid, &registers)
-    }
-
-    fn is_behind_unreported_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
-        let stops = context.cache.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
-        Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
-    }
-
-    /// The position of a stopped task in translated code: at a stop that it has reached, which is reported
-    /// behind its instruction, else at its instruction pointer.
-    pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, TraceError> {
-        let before = registers.rip.wrapping_sub(1);
-        let task = self.task(tid)?;
-        let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
-        let reached = told || self.is_behind_unreported_stop(tid, registers)?;
-        Ok(if reached { before } else { registers.rip })
-    }
-
-    /// Notes where a stopped task is in translated code, unless that is known.
-    pub(super) fn note_pc(&mut self, tid: u32) -> Result<(), TraceError> {
-        let task = self.task(tid)?;
-        if task.last_pc.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
-            let registers = trace::registers(tid)?;
-            let pc = self.pc(tid, &registers)?;
-            self.task(tid)?.last_pc = Some(TranslatedPc::new(pc, &registers));
-        }
-        Ok(())
     }
 
     /// Handles a signal on the way into a handler, or back from one.
     fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> ActionResult {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
-        let returning = self.task(tid)?.returning.take();
+        let returning = self.tracees.task(tid)?.returning.take();
         if !stepped {
             return Ok(TaskAction::Continue { signal });
         }
-        self.restore_trap_handler(tid)?;
+        self.tracees.task(tid)?.restore_trap_handler(tid)?;
         let returns = returning.is_some();
-        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.task(tid)?.mode) {
-            let cache = context.cache.clone();
-            context.ledger.repeat_last(&cache.borrow(), block);
-            self.change_budget(tid, -1);
+        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.tracees.task(tid)?.mode) {
+            context.repeat_last(block);
         }
         Ok(match self.has_made_call(tid) {
             true => TaskAction::CompleteFlush(registers),
             false => {
                 if !returns {
-                    self.begin_handler(tid, registers.rsp);
+                    let calls = &mut self.tracees.task(tid)?.calls;
+                    calls.iter_mut().for_each(|calls| calls.begin_handler(registers.rsp));
                 }
                 TaskAction::Enter(registers)
             }
         })
     }
 
-    /// The program sets its action for SIGTRAP.
-    pub(super) fn set_trap_handler(&mut self, tid: u32, action: u64) -> ActionResult {
-        const SIG_DFL: u64 = 0;
-        const SIG_IGN: u64 = 1;
-        let mut bytes = [0; 32];
-        let read = trace::read_memory(tid, action, &mut bytes).unwrap_or(0) == bytes.len();
-        let handler = bytes.first_chunk().map_or(SIG_DFL, |word| u64::from_le_bytes(*word));
-        if read && handler == SIG_IGN {
-            // Every stop of the translator would reset that.
-            return Err(TraceError::Detach("ignores SIGTRAP".to_owned()));
-        }
-        if read {
-            let action = (handler != SIG_DFL).then_some(bytes);
-            self.update_threads(tid, |task| task.trap_action = action)?;
-        }
-        Ok(TaskAction::Resume)
-    }
-
-    /// Restores the handler and the block. The kernel resets both when a trap comes while SIGTRAP is blocked,
-    /// as in its own handler.
-    ///
-    /// # Source
-    ///
-    /// Linux `kernel/signal.c`, `force_sig_info_to_task`.
-    fn restore_trap_handler(&mut self, tid: u32) -> Result<(), TraceError> {
-        let task = self.task(tid)?;
-        let Some(action) = task.trap_action.filter(|_| !task.filtered) else { return Ok(()) };
-        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return Ok(()) };
-        if has_signal(&status(tid), "SigCgt:", SIGTRAP) {
-            return Ok(());
-        }
-        let cache = context.cache.borrow();
-        cache.write_scratch(context.slot, &action);
-        let address = cache.scratch_address(context.slot);
-        let remote = RemoteSyscalls::new(tid, cache.gadget());
-        remote.call(number::RT_SIGACTION, [SIGTRAP as u64, address, 0, 8, 0, 0])?;
-        let blocked = trace::signal_mask(tid)? | 1 << (SIGTRAP - 1);
-        Ok(trace::set_signal_mask(tid, blocked)?)
-    }
-
     /// Lets a program in translated code have a signal.
     pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> ActionResult {
-        match disposition(&status(tid), signal) {
+        let disposition = disposition(&status(tid), signal);
+        match disposition {
             // The tracer alone is why a system call is made again.
-            SignalDisposition::Ignores => {
-                super::restart_wait(tid)?;
+            SignalDisposition::Ignored => {
+                restart_wait(tid)?;
                 return Ok(TaskAction::Continue { signal });
             }
             SignalDisposition::Stops => {
                 self.count_restart(tid)?;
                 return Ok(TaskAction::Continue { signal });
             }
-            SignalDisposition::Acts => {}
-        }
-        // Without a handler it ends the process.
-        let ends = !has_signal(&status(tid), "SigCgt:", signal);
-        if ends {
-            let effect = self.task(tid)?.apply(TaskEvent::EndsProcess { exit_pc: None });
-            self.carry_out(tid, effect);
+            SignalDisposition::Kills => {
+                let effect = self.tracees.task(tid)?.apply(TaskEvent::EndsProcess { exit_pc: None });
+                self.carry_out(tid, effect);
+            }
+            SignalDisposition::Handled => {}
         }
         let mut info = trace::signal_info(tid)?;
-        let inside = |tracer: &mut Tracer| match &tracer.task(tid)?.mode {
-            TaskMode::Translated(context) => {
-                Ok::<bool, TraceError>(context.cache.borrow().contains_code(info.address()))
-            }
-            _ => Ok(false),
-        };
-        let of_instruction = info.code() > 0 && inside(self)?;
-        let Some(registers) = self.restore_native_state(tid)? else {
+        let task = self.tracees.task(tid)?;
+        let of_instruction = info.code() > 0
+            && task.translated().is_ok_and(|context| context.cache.borrow().contains_code(info.address()));
+        let Some(registers) = self.tracees.restore_native_state(tid)? else {
             return Ok(TaskAction::Continue { signal });
         };
         if of_instruction {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
         }
-        if !ends && let Err(TraceError::Detach(reason)) = self.check_restartable(tid, HANDLERS) {
+        if disposition == SignalDisposition::Handled
+            && let Err(TraceError::Detach(reason)) = self.restartable.check(&mut self.tracees, tid, HANDLERS)
+        {
             return Ok(TaskAction::Detach { reason: Some(reason), signal });
         }
         Ok(TaskAction::Continue { signal })
@@ -283,74 +215,41 @@ impl Tracer {
 
     /// A system call that a stop interrupts is made again: its instruction executes twice.
     pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), TraceError> {
-        if self.task(tid)?.state().is_in_group_stop() {
+        if self.tracees.task(tid)?.state().is_in_group_stop() {
             return Ok(());
         }
-        let effect = self.task(tid)?.apply(TaskEvent::GroupStopHandled);
+        let effect = self.tracees.task(tid)?.apply(TaskEvent::GroupStopHandled);
         self.carry_out(tid, effect);
         let registers = trace::registers(tid)?;
         if !restarts(&registers) {
             return Ok(());
         }
-        if let TaskMode::Translated(context) = &mut self.task(tid)?.mode {
-            let cache = context.cache.clone();
-            let point = cache.borrow().translation.point_at(registers.rip);
-            if let Some(FlowState::In { block, .. }) = point.map(|point| point.flow) {
-                context.ledger.repeat_last(&cache.borrow(), block);
-                self.change_budget(tid, -1);
-            }
-        }
+        self.tracees.task(tid)?.count_again(registers.rip);
         Ok(())
-    }
-
-    /// The block of the system call before which a task has stopped.
-    pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, TraceError> {
-        let stop = self.task(tid)?.stopped_at;
-        stop.map_or(Ok(None), |stop| self.block_at(tid, stop))
-    }
-
-    /// The block in which a task is, by its instruction pointer in translated code.
-    pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, TraceError> {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(None) };
-        let point = context.cache.borrow().translation.point_at(pc);
-        match point.map(|point| point.flow) {
-            Some(FlowState::In { block, .. }) => Ok(Some(block)),
-            _ => Ok(None),
-        }
     }
 
     /// The system call that a handler ends with.
     pub(super) fn return_from_handler(&mut self, tid: u32) -> ActionResult {
-        let block = self.block_of_call(tid)?;
-        self.restore_native_state(tid)?;
-        self.task(tid)?.returning = block;
+        let block = self.tracees.task(tid)?.block_of_call();
+        self.tracees.restore_native_state(tid)?;
+        self.tracees.task(tid)?.returning = block;
         Ok(TaskAction::Continue { signal: 0 })
     }
 }
 
-impl TracedTask {
-    /// Whether an instruction pointer is behind a translator stop, where no instruction is: the task was
-    /// killed there before the stop was reported.
-    fn is_behind_stop(&self, rip: u64) -> bool {
-        let TaskMode::Translated(context) = &self.mode else { return false };
-        let translation = &context.cache.borrow().translation;
-        translation.point_at(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
-    }
-}
-
-/// Whether a task is in an interrupted system call that the kernel restarts when it is resumed.
-///
-/// # Source
-///
-/// Linux `include/linux/errno.h`, from `ERESTARTSYS` on; `arch/x86/kernel/signal.c`,
-/// `arch_do_signal_or_restart`.
-pub(super) fn restarts(registers: &Registers) -> bool {
-    is_restarted(registers.rax.cast_signed(), registers.orig_rax.cast_signed())
-}
-
-/// Whether the kernel restarts the call of this number that has this result.
-fn is_restarted(result: i64, number: i64) -> bool {
-    matches!(result, -516 | -514..=-512) && number >= 0
+/// The facts about a signal that has stopped a task in translated code, and the registers for a lookup miss
+/// if it is the fault of a return.
+fn facts(
+    tid: u32,
+    cache: &CodeCacheMapping,
+    signal: i32,
+    registers: Registers,
+) -> (SignalFacts, Option<Registers>) {
+    let missed = if signal == SIGSEGV { mispredicted_return(tid, cache, registers) } else { None };
+    let translation = &cache.translation;
+    let stop = translation.stop_at(registers.rip.wrapping_sub(1)).filter(|_| signal == SIGTRAP);
+    let is_checking = matches!(signal, SIGSEGV | SIGBUS) && translation.is_checking(registers.rip);
+    (SignalFacts { signal, stop, is_missed_return: missed.is_some(), is_checking }, missed)
 }
 
 /// A return that must use the lookup table. Its entry of the return-address table may be wrong, because a
@@ -368,64 +267,4 @@ fn mispredicted_return(tid: u32, cache: &CodeCacheMapping, registers: Registers)
     let rsp = registers.rsp.wrapping_add(if faulted == Some(true) { 8 } else { 0 });
     let rip = cache.translation.first_table_entry() + 1;
     (faulted.is_some() || !cache.contains_code(registers.rip)).then_some(Registers { rip, rsp, ..registers })
-}
-
-/// The effect of a signal on a process, by the text of its status.
-///
-/// # Source
-///
-/// `signal(7)`; `proc(5)`, `/proc/pid/status`: `SigIgn`, `SigCgt`.
-fn disposition(status: &str, signal: i32) -> SignalDisposition {
-    const IGNORED: [i32; 4] = [17, 18, 23, 28];
-    const STOP: [i32; 4] = [19, 20, 21, 22];
-    let has = |field: &str| has_signal(status, field, signal);
-    if has("SigCgt:") {
-        SignalDisposition::Acts
-    } else if has("SigIgn:") || IGNORED.contains(&signal) {
-        SignalDisposition::Ignores
-    } else if STOP.contains(&signal) {
-        SignalDisposition::Stops
-    } else {
-        SignalDisposition::Acts
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SIGUSR1: i32 = 10;
-    const SIGCHLD: i32 = 17;
-    const SIGTSTP: i32 = 20;
-
-    /// The text of a status with these ignored and caught signals.
-    fn status_with(ignored: &[i32], caught: &[i32]) -> String {
-        let mask = |signals: &[i32]| signals.iter().fold(0u64, |mask, signal| mask | 1 << (signal - 1));
-        format!("Name:\tx\nSigIgn:\t{:016x}\nSigCgt:\t{:016x}\n", mask(ignored), mask(caught))
-    }
-
-    #[test]
-    fn a_signal_acts_stops_or_is_ignored_as_the_kernel_would_have_it() {
-        let none = status_with(&[], &[]);
-        assert_eq!(disposition(&none, SIGUSR1), SignalDisposition::Acts, "it kills");
-        assert_eq!(disposition(&none, SIGCHLD), SignalDisposition::Ignores, "by default");
-        assert_eq!(disposition(&none, SIGTSTP), SignalDisposition::Stops);
-        for signal in [SIGUSR1, SIGCHLD, SIGTSTP] {
-            let (ignored, caught) = (status_with(&[signal], &[]), status_with(&[], &[signal]));
-            assert_eq!(disposition(&ignored, signal), SignalDisposition::Ignores);
-            assert_eq!(disposition(&caught, signal), SignalDisposition::Acts);
-        }
-    }
-
-    #[test]
-    fn a_status_that_cannot_be_read_has_no_signal() {
-        assert!(!has_signal("", "SigCgt:", SIGTRAP) && !has_signal("SigCgt:\tnonsense", "SigCgt:", SIGTRAP));
-        assert!(has_signal(&status_with(&[], &[SIGTRAP, 64]), "SigCgt:", 64));
-    }
-
-    #[test]
-    fn only_calls_that_the_kernel_restarts_are_made_again() {
-        assert!(is_restarted(-512, 0) && is_restarted(-514, 202) && is_restarted(-516, 35));
-        assert!(!is_restarted(-4, 0) && !is_restarted(-515, 0) && !is_restarted(-512, -1));
-    }
 }

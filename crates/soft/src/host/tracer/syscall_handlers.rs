@@ -2,17 +2,15 @@
 //!
 //! The types are in [`syscalls`](crate::host::syscalls).
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use cyclometer_sys::trace::{self, Registers};
 
 use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
-use crate::host::code_cache::CodeCacheMapping;
-use crate::host::process::TaskMode;
+use crate::host::file_writes::WriteEffect;
+use crate::host::listing_calls::{names_proc, names_status};
 use crate::host::remote_syscalls::number;
-use crate::host::syscalls::{EFAULT, MappingCall, SyscallAction, action_for};
+use crate::host::restartable_checks::SharingRefusal;
+use crate::host::syscalls::{EFAULT, SyscallAction, action_for};
 use crate::host::task_state::{StopRequest, TaskEvent};
 use crate::host::trace_error::TraceError;
 
@@ -32,23 +30,32 @@ impl Tracer {
     /// A watched system call is about to be made.
     pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> ActionResult {
         if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
-            self.send_delayed_before_call(tid);
+            self.delayed_signals.send_before_call(&self.tracees, tid);
         }
-        self.check_sharing(tid, &registers)?;
+        if let Err(SharingRefusal { error, parents }) =
+            self.restartable.check_sharing(&mut self.tracees, tid, &registers)
+        {
+            if let TraceError::Detach(reason) = &error {
+                parents.iter().for_each(|parent| self.request_detach(*parent, Some(reason.clone())));
+            }
+            return Err(error);
+        }
         match action_for(tid, &registers) {
             SyscallAction::Make => Ok(TaskAction::Resume),
-            SyscallAction::ChangeMappings(call) => self.change_mappings(tid, &call, registers),
-            SyscallAction::DiscardMemory(start, end) => self.discard_memory(tid, (start, end), registers),
+            SyscallAction::ChangeMappings(call) => self.tracees.change_mappings(tid, &call, registers),
+            SyscallAction::DiscardMemory(start, end) => {
+                self.tracees.discard_memory(tid, (start, end), registers)
+            }
             SyscallAction::Execute { folder, path } => {
                 if let Some(reason) = crate::host::program_file::unfollowable(tid, folder, path) {
                     return Err(TraceError::Detach(reason));
                 }
-                self.task(tid)?.exec_pc = Some(registers.rip);
+                self.tracees.task(tid)?.exec_pc = Some(registers.rip);
                 Ok(TaskAction::Resume)
             }
             SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
             SyscallAction::End => {
-                if *self.task(tid)?.state().request() != StopRequest::None {
+                if *self.tracees.task(tid)?.state().request() != StopRequest::None {
                     return Ok(TaskAction::Resume);
                 }
                 let exit_pc = registers.rip + 2;
@@ -56,14 +63,14 @@ impl Tracer {
                     number::EXIT_GROUP => TaskEvent::EndsProcess { exit_pc: Some(exit_pc) },
                     _ => TaskEvent::EndsThread { exit_pc },
                 };
-                let effect = self.task(tid)?.apply(event);
+                let effect = self.tracees.task(tid)?.apply(event);
                 self.carry_out(tid, effect);
                 Ok(TaskAction::Resume)
             }
-            SyscallAction::InstallFilter if !self.is_sole_user(tid)? => Ok(TaskAction::Flush),
+            SyscallAction::InstallFilter if !self.tracees.is_sole_user(tid)? => Ok(TaskAction::Flush),
             SyscallAction::InstallFilter => {
                 // It can be for all threads.
-                self.update_threads(tid, |task| task.filtered = true)?;
+                self.tracees.update_threads(tid, |task| task.filtered = true)?;
                 Ok(TaskAction::Resume)
             }
             SyscallAction::Answer { address, value } => {
@@ -72,92 +79,70 @@ impl Tracer {
                 Ok(TaskAction::Emulate { registers, result })
             }
             SyscallAction::OwnCounts { address, words } => {
-                self.answer_own_counts(tid, registers, (address, words))
+                let (task, time) = (self.tracees.task(tid)?, self.began.elapsed());
+                let result = task.answer_own_counts(tid, &registers, (address, words), time);
+                Ok(TaskAction::Emulate { registers, result: result.cast_unsigned() })
             }
-            SyscallAction::Open(path) => self.handle_open(tid, path, registers),
+            SyscallAction::Open(path) => self.open(tid, path, registers),
             SyscallAction::OpenForWriting(path) => {
-                let action = self.handle_open_for_writing(tid, path, &registers)?;
+                let action = self.open_for_writing(tid, path, &registers)?;
                 Ok(action.unwrap_or(TaskAction::Resume))
             }
-            SyscallAction::Read => self.handle_read(tid, registers),
-            SyscallAction::Close => self.handle_close(tid, registers),
-            SyscallAction::Seek => self.handle_seek(tid, registers),
-            SyscallAction::UseDescriptor => self.handle_use(tid, &registers),
+            SyscallAction::Read => self.tracees.task(tid)?.handle_read(tid, registers),
+            SyscallAction::Close => self.tracees.task(tid)?.handle_close(registers),
+            SyscallAction::Seek => self.tracees.task(tid)?.handle_seek(tid, registers),
+            SyscallAction::UseDescriptor => self.tracees.task(tid)?.handle_use(tid, &registers),
             SyscallAction::CpuMask { own } => {
                 if !own {
-                    self.unbind_all();
+                    self.tracees.unbind_all();
                 }
-                self.unbind(tid);
+                self.tracees.unbind(tid);
                 Ok(TaskAction::Resume)
             }
-            SyscallAction::AddressLimits(call) => self.handle_limits(tid, registers, call),
-            SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
+            SyscallAction::AddressLimits(call) => self.tracees.handle_limits(tid, registers, call),
+            SyscallAction::TrapHandler(action) => self.tracees.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => Ok(TaskAction::DetachUnmapped(reason)),
-            SyscallAction::EndCounted(reason) => self.end_counted(tid, reason),
-            SyscallAction::Trace(target) => self.handle_attach(tid, target),
+            SyscallAction::EndCounted(reason) => self.tracees.end_counted(tid, reason),
+            SyscallAction::Trace(target) => self.tracees.action_for_attach(tid, target),
         }
     }
 
-    /// Discards the bytes of a range: the mappings stay.
-    fn discard_memory(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> ActionResult {
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let changes = context.cache.borrow().translation.touches_fixed(range.0, range.1);
-        if !changes {
-            return Ok(TaskAction::Resume);
+    /// A file is about to be opened, whose path is at this address.
+    fn open(&mut self, tid: u32, path: u64, registers: Registers) -> ActionResult {
+        let in_proc = names_proc(tid, path);
+        if in_proc || (self.tracees.is_bound(tid) && names_status(tid, path)) {
+            self.tracees.unbind(tid);
         }
-        self.change_mappings(
-            tid,
-            &MappingCall { ranges: vec![range], code: false, protects: false },
-            registers,
-        )
+        if let Some(action) = self.open_for_writing(tid, path, &registers)? {
+            return Ok(action);
+        }
+        match in_proc {
+            true => self.tracees.task(tid)?.open_listing(tid, path, registers),
+            false => Ok(TaskAction::Resume),
+        }
     }
 
-    /// Handles a call that changes mappings: translations of code there become invalid.
-    fn change_mappings(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> ActionResult {
-        let among = self.has_other_threads(tid);
-        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let home = context.cache.clone();
-        let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
-        if call.ranges.iter().any(ours) {
-            return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
+    /// A file is about to be opened; its path is at this address. If it may be written, every process that
+    /// executes its code is detached. Returns what to do with this one instead of making the call.
+    fn open_for_writing(
+        &mut self,
+        tid: u32,
+        path: u64,
+        registers: &Registers,
+    ) -> Result<Option<TaskAction>, TraceError> {
+        match self.tracees.effect_of_opening(tid, path, registers) {
+            WriteEffect::None => Ok(None),
+            WriteEffect::OwnMemory => self.tracees.task(tid)?.expect_all_changes(),
+            WriteEffect::AnyMemory => {
+                Ok(Some(TaskAction::DetachAll("opens the memory of a process for writing")))
+            }
+            WriteEffect::Code { of } => {
+                let reason = "executes a file that is opened for writing";
+                let others = of.iter().filter(|other| **other != tid);
+                others.for_each(|other| self.request_detach(*other, Some(reason.to_owned())));
+                if of.contains(&tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(None) }
+            }
         }
-        let changes = self.changes_code(tid, call)?;
-        if changes {
-            self.note_change(tid, call)?;
-        }
-        if among {
-            return self.change_mappings_among_threads(tid, call, changes, registers);
-        }
-        if !changes && !self.concerns_code(tid, call)? {
-            return Ok(TaskAction::Resume);
-        }
-        close_versions(&home, call);
-        let joint = home.borrow().shared_code.is_open() && !changes;
-        // The address of new or moved code is not known before the call.
-        let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
-        let stale = !changes && !joint && places && self.is_stale(tid)?;
-        self.forget_maps(tid);
-        if let Some(process) = self.process(tid).filter(|_| call.code) {
-            process.no_restarts = false;
-        }
-        if joint {
-            return self.map_shared_code(tid, call, registers);
-        }
-        let shared = places && self.is_shared(tid, &home);
-        if !changes && !shared && !stale {
-            return Ok(TaskAction::Resume);
-        }
-        Ok(TaskAction::Flush)
-    }
-}
-
-/// Closes the version stubs of memory that a call may make unexecutable: the tracer looks at it before the
-/// next execution. Changed bytes are found by the checks of versions.
-pub(super) fn close_versions(cache: &Rc<RefCell<CodeCacheMapping>>, call: &MappingCall) {
-    if !call.code {
-        let mut cache = cache.borrow_mut();
-        call.ranges.iter().for_each(|(start, end)| cache.translation.close_versions(*start, *end));
-        cache.apply_writes();
     }
 }

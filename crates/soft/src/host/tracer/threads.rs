@@ -6,66 +6,15 @@
 //! All threads are detached at once. A thread in native code could change the code, and the tracer would not
 //! see it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
-use cyclometer_sys::trace::{Change, Registers};
+use cyclometer_sys::trace::Change;
 
 use super::Tracer;
 use super::forks::message;
-use super::syscall_handlers::close_versions;
-use crate::host::action::{ActionResult, TaskAction};
-use crate::host::code_cache::CodeCacheMapping;
 use crate::host::process::{TaskMode, TracedTask};
-use crate::host::restartable;
-use crate::host::syscalls::MappingCall;
-use crate::host::task_state::TaskEvent;
-use crate::host::trace_error::{TraceError, TraceResult};
-use crate::host::translation_context::TranslationContext;
 use crate::host::translation_context::{ThreadCounts, TranslationCounts};
 use crate::host::window_protocol::TracedWindowEnd;
 
 impl Tracer {
-    /// A thread that a process has made.
-    pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
-        let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
-        if self.processes[process].flush.is_some() {
-            // It is stopped already, and needs no interrupt.
-            let _ = task.apply(TaskEvent::SuspendRequested);
-        }
-        self.tasks.insert(tid, task);
-    }
-
-    /// The other threads of a task's process that have not ended.
-    pub(super) fn other_threads(&self, tid: u32) -> Vec<u32> {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return Vec::new() };
-        let others = self.threads_of(process).filter(|(other, _)| **other != tid);
-        others.map(|(other, _)| *other).collect()
-    }
-
-    pub(super) fn threads_of(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
-        self.tasks.iter().filter(move |(_, task)| task.process == process && !task.state().is_ended())
-    }
-
-    /// Whether a task's process has other threads, be it ones that have not stopped for the first time.
-    pub(super) fn has_other_threads(&self, tid: u32) -> bool {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return false };
-        self.threads_of(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
-    }
-
-    pub(super) fn awaits_thread(&self, process: usize) -> bool {
-        self.fork_events.values().any(|fork_event| fork_event.thread_of == Some(process))
-    }
-
-    /// Whether another thread is about to end a task's process. If the task were resumed, it might be killed
-    /// first, and its last program point would be unknown.
-    pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
-        let of_thread = || self.fork_events.get(&tid).and_then(|fork_event| fork_event.thread_of);
-        let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
-        let ends = |(other, task): (&u32, &TracedTask)| task.state().ends_process() && *other != tid;
-        process.is_some_and(|process| self.threads_of(process).any(ends))
-    }
-
     /// Handles the postponed events of threads, because their process does not end after all.
     pub(super) fn handle_postponed(&mut self) {
         for (tid, change) in std::mem::take(&mut self.postponed) {
@@ -73,48 +22,13 @@ impl Tracer {
         }
     }
 
-    /// A slot for a task in a translation: for a thread, preferably one of an ended thread.
-    pub(super) fn assign_slot(
-        &mut self,
-        tid: u32,
-        cache: &Rc<RefCell<CodeCacheMapping>>,
-    ) -> Result<TranslationContext, TraceError> {
-        let ended_contexts = self.process(tid).map(|process| &mut process.ended_contexts);
-        let left = ended_contexts.and_then(|ended_contexts| {
-            let found = ended_contexts.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
-            Some(ended_contexts.swap_remove(found))
-        });
-        if let Some(context) = left {
-            return Ok(context);
-        }
-        let mut slot = cache.borrow_mut().take_slot();
-        if slot.is_none() {
-            self.free_ended_slots(cache);
-            slot = cache.borrow_mut().take_slot();
-        }
-        let what = if self.other_threads(tid).is_empty() { "processes" } else { "threads" };
-        let slot = slot.ok_or_else(|| TraceError::Detach(format!("has too many {what} at a time")))?;
-        Ok(TranslationContext::new(cache.clone(), slot))
-    }
-
-    /// Frees the slots of ended threads, and keeps their counts.
-    fn free_ended_slots(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
-        for process in &mut self.processes {
-            let (here, elsewhere) = std::mem::take(&mut process.ended_contexts)
-                .into_iter()
-                .partition(|context| Rc::ptr_eq(&context.cache, cache));
-            let here: Vec<TranslationContext> = here;
-            process.ended_contexts = elsewhere;
-            process.ended_counts.extend(here.iter().map(TranslationCounts::of));
-            here.iter().for_each(|context| cache.borrow_mut().give_slot(context.slot));
-        }
-    }
-
     /// A task leaves its translation. With the last task of a process, the counts of all are added to the
     /// process, and the slots are freed.
     pub(super) fn close(&mut self, tid: u32) {
-        self.close_calls(tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        if let Some(calls) = &self.call_paths {
+            calls.close(&mut self.tracees, tid);
+        }
+        let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) =
             std::mem::replace(&mut task.mode, TaskMode::Untranslated)
         else {
@@ -123,9 +37,9 @@ impl Tracer {
         task.carry(&context);
         task.leave_window(&context, self.recording.as_mut());
         let index = task.process;
-        self.answered.remove(&tid);
-        let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());
-        let process = &mut self.processes[index];
+        self.counts.forget(tid);
+        let assigned = self.tracees.tasks.values().any(|task| task.process == index && task.has_context());
+        let process = &mut self.tracees.processes[index];
         process.ended_contexts.push(context);
         if assigned {
             return;
@@ -148,16 +62,23 @@ impl Tracer {
         }
         for context in &ended_contexts {
             context.cache.borrow_mut().give_slot(context.slot);
-            self.forbid_storing(tid, &mut context.cache.borrow_mut());
-            if !self.shared_translations.holds(&context.cache) {
-                self.learn(&context.cache.borrow());
+            self.store.forbid_storing(tid, &mut context.cache.borrow_mut());
+            if !self.store.shared.holds(&context.cache) {
+                self.store.learn(&context.cache.borrow());
             }
+        }
+    }
+
+    /// A thread has left its translation: its last window ends.
+    pub(super) fn end_windows(&mut self, tid: u32, end: TracedWindowEnd) {
+        if let (Some(recording), Some(task)) = (&mut self.recording, self.tracees.tasks.get_mut(&tid)) {
+            recording.end_windows(task, end);
         }
     }
 
     /// Detaches the processes whose threads are all ready.
     pub(super) fn detach_ready(&mut self) {
-        let waiting = self.tasks.values().filter(|task| task.state().is_detach_ready());
+        let waiting = self.tracees.tasks.values().filter(|task| task.state().is_detach_ready());
         let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
@@ -170,24 +91,24 @@ impl Tracer {
         let is_still = |(tid, task): (&u32, &TracedTask)| {
             task.state().is_detach_ready()
                 || task.state().vfork_wait().is_some()
-                || self.is_detached_last(*tid)
+                || self.detaches.is_last(*tid)
         };
-        if self.awaits_thread(process) || !self.threads_of(process).all(is_still) {
+        if self.tracees.awaits_thread(process) || !self.tracees.threads_of(process).all(is_still) {
             return;
         }
         let ready = |(tid, task): (&u32, &TracedTask)| Some((*tid, task.state().detach_signal()?));
-        let leaving: Vec<(u32, i32)> = self.threads_of(process).filter_map(ready).collect();
-        if self.finishing && !leaving.is_empty() {
-            self.detached_processes.insert(process);
+        let leaving: Vec<(u32, i32)> = self.tracees.threads_of(process).filter_map(ready).collect();
+        if self.detaches.is_final && !leaving.is_empty() {
+            self.detaches.processes.insert(process);
         }
-        if let Some((tid, cache)) = self.processes[process].unmaps.take()
-            && leaving.len() == self.threads_of(process).count()
+        if let Some((tid, cache)) = self.tracees.processes[process].unmaps.take()
+            && leaving.len() == self.tracees.threads_of(process).count()
         {
             // A task that was killed meanwhile has no memory.
             let _ = cache.borrow().clear(tid);
         }
         for (tid, signal) in leaving {
-            self.tasks.remove(&tid);
+            self.tracees.tasks.remove(&tid);
             self.detach_task(tid, signal);
         }
     }
@@ -197,83 +118,20 @@ impl Tracer {
     pub(super) fn adopt_exec_thread(&mut self, tid: u32) {
         let Ok(former) = message(tid, Change::Exec) else {
             // It was killed since: it does not matter which thread it was.
-            return self.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
+            return self.tracees.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
         };
         let former = former as u32;
-        self.move_delayed(former, tid);
+        self.delayed_signals.rename_task(former, tid);
         if former == tid {
             return;
         }
-        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+        if self.tracees.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.end_unseen(tid, true);
             self.close(tid);
             self.end_windows(tid, TracedWindowEnd::End);
         }
-        let Some(task) = self.tasks.remove(&former) else { return };
-        self.pending_answers.remove(&former);
-        self.tasks.insert(tid, task);
-    }
-
-    /// Handles a call that changes mappings of a process with several threads. Nothing is translated during
-    /// the call, so no thread can read the old code.
-    pub(super) fn change_mappings_among_threads(
-        &mut self,
-        tid: u32,
-        call: &MappingCall,
-        changes: bool,
-        registers: Registers,
-    ) -> ActionResult {
-        let task = self.task(tid)?;
-        let filtered = task.filtered;
-        let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
-        let home = context.cache.clone();
-        let known = context.maps.last();
-        let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
-        let harmless = !call.code && !call.ranges.iter().any(executable);
-        let open = home.borrow().shared_code.is_open();
-        if changes || (call.code && !open && self.is_shared(tid, &home)) {
-            return Ok(TaskAction::FlushAroundCall);
-        }
-        if harmless {
-            return Ok(TaskAction::Resume);
-        }
-        if filtered {
-            return Err(TraceError::Detach("filters its system calls".to_owned()));
-        }
-        let fresh = self.call_on_behalf(tid, registers)?;
-        let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
-        close_versions(&home, call);
-        for range in ranges.iter().copied().filter(|_| call.code) {
-            restartable::check(tid, range, restartable::THREADS)?;
-        }
-        if open {
-            return if self.is_admitted(tid, &ranges)? {
-                Ok(TaskAction::Resume)
-            } else {
-                Ok(TaskAction::Flush)
-            };
-        }
-        if fresh.is_some_and(|(start, end)| home.borrow().translation.touches_fixed(start, end)) {
-            return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
-        }
-        Ok(TaskAction::Resume)
-    }
-
-    /// Forgets the mappings of a task's process, and of the parent that shares its memory (vfork).
-    pub(super) fn forget_maps(&mut self, tid: u32) {
-        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let same = |task: &&mut TracedTask| task.process == process || task.waits_for_child(tid);
-        for task in self.tasks.values_mut().filter(same) {
-            if let TaskMode::Translated(context) | TaskMode::Native(context) = &mut task.mode {
-                context.maps.forget();
-            }
-        }
-    }
-
-    /// Something that the kernel keeps for a whole process: it is noted for each of its threads.
-    pub(super) fn update_threads(&mut self, tid: u32, note: impl Fn(&mut TracedTask)) -> TraceResult {
-        let process = self.task(tid)?.process;
-        self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
-        Ok(())
+        let Some(task) = self.tracees.tasks.remove(&former) else { return };
+        self.counts.withdraw(former);
+        self.tracees.tasks.insert(tid, task);
     }
 }

@@ -1,21 +1,21 @@
 //! Calls that read or set the limits on addresses.
 //!
-//! The types are in [`address_limits`](crate::host::address_limits).
+//! The types are in [`address_limits`](super::address_limits).
 
 use std::{fs, io};
 
 use cyclometer_sys::process::{address_limits, errno};
 use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::Tracer;
-use crate::host::action::{ActionResult, TaskAction};
-use crate::host::address_limits::{
+use super::action::{ActionResult, TaskAction};
+use super::address_limits::{
     AddressLimits, LimitCall, RLIMIT_AS, ReportedLimits, UNLIMITED, listed, widened,
 };
-use crate::host::process::TaskMode;
-use crate::host::remote_syscalls::{RemoteSyscalls, number};
-use crate::host::syscalls::EFAULT;
-use crate::host::trace_error::TraceError;
+use super::process::TaskMode;
+use super::remote_syscalls::{RemoteSyscalls, number};
+use super::syscalls::EFAULT;
+use super::trace_error::TraceError;
+use super::tracees::Tracees;
 
 /// The owner of limits: a process, or a child that has not stopped for the first time.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ enum LimitOwner {
     EarlyChild(u32),
 }
 
-impl Tracer {
+impl Tracees {
     /// The number of addresses that a translation may use: those above the limit that the program knows of,
     /// or half of the limit. The program might need the other half.
     pub(super) fn allowance(&self, tid: u32) -> u64 {
@@ -73,7 +73,7 @@ impl Tracer {
             Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => {
                 return Err(TraceError::Gone);
             }
-            Err(e) if e.raw_os_error().is_some() => crate::host::maps_listing::refusal(&e),
+            Err(e) if e.raw_os_error().is_some() => super::maps_listing::refusal(&e),
             Err(_) => -EFAULT as u64,
             Ok(()) if call.old.is_some_and(|address| write_limits(tid, address, old).is_err()) => {
                 -EFAULT as u64
@@ -135,7 +135,7 @@ fn is_alive(tid: u32) -> bool {
 /// The limits that the kernel has for a task's process.
 fn real_limits(tid: u32) -> Option<AddressLimits> {
     // The right to trace does not always include the right to read limits.
-    let text = || crate::host::proc::text(format!("/proc/{tid}/limits")).ok();
+    let text = || super::proc::text(format!("/proc/{tid}/limits")).ok();
     address_limits(tid).ok().or_else(|| listed(&text()?))
 }
 

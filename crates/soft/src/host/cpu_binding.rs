@@ -1,28 +1,62 @@
 //! Binding of tasks to the CPU of the tracer.
 //!
-//! The types are in [`cpu_affinity`](crate::host::cpu_affinity).
+//! The types are in [`cpu_affinity`](super::cpu_affinity).
 
 use std::fs;
 use std::rc::Rc;
 
 use cyclometer_sys::trace::Change;
 
-use super::Tracer;
-use crate::host::cpu_affinity::CpuBinding;
+use super::cpu_affinity::CpuBinding;
+use super::proc::cpu_of;
+use super::tracees::Tracees;
 
-impl Tracer {
+/// The number of stops between two moves of the tracer to another CPU.
+const MOVE_EVERY: u64 = 100;
+
+/// The CPU of the tracer, which follows the tracee that stops.
+#[derive(Default)]
+pub(super) struct CpuFollower {
+    /// The number of stops at exit stubs.
+    stops: u64,
+    /// The CPU that the tracer is bound to.
+    own: Option<u32>,
+}
+
+impl CpuFollower {
+    /// Moves the tracer to the CPU of a process that stops often: one of the two waits for the other.
+    pub(super) fn follow(&mut self, tracees: &Tracees, tid: u32) {
+        if self.stops.is_multiple_of(MOVE_EVERY) {
+            self.own = tracees.bound_cpu(tid).or_else(|| cpu_of(tid));
+            self.own.into_iter().for_each(cyclometer_sys::daemon::run_on);
+        }
+        self.stops += 1;
+    }
+
     /// A program is about to begin.
-    pub(super) fn bind_to_cpu(&mut self, tid: u32) {
+    pub(super) fn bind(&mut self, tracees: &mut Tracees, tid: u32) {
         if has_open_proc(tid) {
-            return self.unbind(tid);
+            return tracees.unbind(tid);
         }
         let stops = self.stops;
         // Several bound tasks would compete for the tracer's CPU.
-        let others = self.tasks.iter().any(|(other, task)| *other != tid && task.affinity.since.is_some());
-        let beside = self.own_cpu.filter(|_| !others);
-        self.tasks.entry(tid).and_modify(|task| task.affinity.bind(tid, beside, stops));
+        let others = tracees.tasks.iter().any(|(other, task)| *other != tid && task.affinity.since.is_some());
+        let beside = self.own.filter(|_| !others);
+        tracees.tasks.entry(tid).and_modify(|task| task.affinity.bind(tid, beside, stops));
     }
 
+    /// Ends the binding of tasks that stop seldom.
+    pub(super) fn unbind_idle(&mut self, tracees: &mut Tracees) {
+        let stops = self.stops;
+        for (tid, task) in &mut tracees.tasks {
+            if task.affinity.is_over(stops) {
+                task.affinity.release(*tid);
+            }
+        }
+    }
+}
+
+impl Tracees {
     /// Ends the binding of a task at a stop, for its later children, too.
     pub(super) fn unbind(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
@@ -67,16 +101,6 @@ impl Tracer {
     pub(super) fn bound_cpu(&self, tid: u32) -> Option<u32> {
         let affinity = &self.tasks.get(&tid)?.affinity;
         affinity.binding.as_ref().filter(|_| affinity.since.is_some()).map(|binding| binding.cpu)
-    }
-
-    /// Ends the binding of tasks that stop seldom.
-    pub(super) fn unbind_idle(&mut self) {
-        let stops = self.stops;
-        for (tid, task) in &mut self.tasks {
-            if task.affinity.is_over(stops) {
-                task.affinity.release(*tid);
-            }
-        }
     }
 }
 

@@ -9,13 +9,11 @@ use std::time::Duration;
 use cyclometer_sys::marks::{ASK_TIME, MOST_WORDS};
 use cyclometer_sys::trace::{self, Registers};
 
-use super::Tracer;
-use crate::host::action::{ActionResult, TaskAction};
-use crate::host::ledger::CounterSnapshot;
-use crate::host::process::{TaskMode, TracedTask};
-use crate::host::syscalls::EFAULT;
-use crate::host::translated_pc::TranslatedPc;
-use crate::host::translation_context::TranslationContext;
+use super::ledger::CounterSnapshot;
+use super::process::{TaskMode, TracedTask};
+use super::syscalls::EFAULT;
+use super::translated_pc::TranslatedPc;
+use super::translation_context::TranslationContext;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// The value of a word whose event is unknown for a thread.
@@ -26,25 +24,31 @@ const ENODATA: i64 = 61;
 /// Bytes of a word.
 const WORD: usize = 8;
 
-impl Tracer {
+impl TracedTask {
     /// Answers a thread that asks for counts; the words at `address` are event numbers. The time is that of
-    /// this process, as reading a clock in the thread would be counted.
+    /// this process, as reading a clock in the thread would be counted. Returns the result of the call.
     pub(super) fn answer_own_counts(
         &mut self,
         tid: u32,
-        registers: Registers,
+        registers: &Registers,
         (address, words): (u64, u64),
-    ) -> ActionResult {
-        let answer = match usize::try_from(words) {
+        time: Duration,
+    ) -> i64 {
+        match usize::try_from(words) {
             Ok(0) => 0,
-            Ok(words @ ..=MOST_WORDS) => self.fill_in(tid, &registers, (address, words)),
+            Ok(words @ ..=MOST_WORDS) => self.fill_in(tid, registers, (address, words), time),
             _ => -EINVAL,
-        };
-        Ok(TaskAction::Emulate { registers, result: answer as u64 })
+        }
     }
 
     /// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.
-    fn fill_in(&mut self, tid: u32, registers: &Registers, (address, words): (u64, usize)) -> i64 {
+    fn fill_in(
+        &mut self,
+        tid: u32,
+        registers: &Registers,
+        (address, words): (u64, usize),
+        time: Duration,
+    ) -> i64 {
         let mut bytes = vec![0; words * WORD];
         if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {
             return -EFAULT;
@@ -52,7 +56,6 @@ impl Tracer {
         let words = bytes.as_chunks_mut::<WORD>().0;
         let events = words.iter().filter_map(|word| event_of(*word)).collect();
         let Some(totals) = self.own_totals(tid, registers, events) else { return -ENODATA };
-        let time = self.began.elapsed();
         for word in words {
             *word = answer_to(*word, &totals, time).unwrap_or(NONE).to_ne_bytes();
         }
@@ -64,11 +67,10 @@ impl Tracer {
 
     /// The counts of a thread up to the system call that it is about to make; `None` where they are unknown.
     fn own_totals(&mut self, tid: u32, registers: &Registers, events: EventSet) -> Option<EventTotals> {
-        let pc = self.pc(tid, registers).ok()?;
-        let task = self.tasks.get_mut(&tid)?;
-        let TaskMode::Translated(context) = &task.mode else { return None };
+        let pc = self.pc(tid, registers);
+        let TaskMode::Translated(context) = &self.mode else { return None };
         let current = context.read_out(TranslatedPc::new(pc, registers), events)?.ok()?;
-        let Ok(carried) = task.carried.get_or_insert_with(|| Ok(EventTotals::new())) else { return None };
+        let Ok(carried) = self.carried.get_or_insert_with(|| Ok(EventTotals::new())) else { return None };
         let mut totals = carried.clone();
         totals.merge(&current).ok()?;
         Some(totals)

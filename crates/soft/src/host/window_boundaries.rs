@@ -8,10 +8,11 @@
 //! # Solution
 //!
 //! Translated code subtracts each block from a budget, and stops before the block in which the budget ends.
-//! All counts are then read out of the counters ([`crate::host::readout`]). The boundary is some instructions
-//! further on, and expected there: the counts of these instructions are added if they are the same each time.
-//! The row is valid when the thread has executed them, which the next readout shows. After a signal in
-//! between the window goes on. Instructions with counts that are made at run time are executed step by step.
+//! All counts are then read out of the counters ([`readout`](super::readout)). The boundary is some
+//! instructions further on, and expected there: the counts of these instructions are added if they are the
+//! same each time. The row is valid when the thread has executed them, which the next readout shows. After a
+//! signal in between the window goes on. Instructions with counts that are made at run time are executed step
+//! by step.
 //!
 //! ```text
 //! block: budget −= its instructions ──> not negative: go on
@@ -25,24 +26,22 @@
 //! - The counts of a thread's rows add up to its counts, whatever the budget does.
 //! - A step ends in the same block: the last instruction of a block comes after every boundary in it.
 
-use std::time::Duration;
-
 use cyclometer_sys::trace::{self, Registers};
 
-use super::{SIGTRAP, Tracer};
+use super::code_cache::CodeCacheMapping;
+use super::ledger::{CHECKED_BLOCKS, CounterSnapshot};
+use super::process::{TaskMode, TracedTask};
+use super::trace_error::{TraceError, TraceResult};
+use super::translated_pc::TranslatedPc;
+use super::translation_context::TranslationContext;
+use super::window_counts::WindowReadout;
+use super::window_protocol::TracedWindowEnd;
+use super::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::block::{Block, BlockDecoder};
-use crate::host::action::{ActionResult, TaskAction};
-use crate::host::code_cache::CodeCacheMapping;
-use crate::host::ledger::{CHECKED_BLOCKS, CounterSnapshot};
-use crate::host::process::{TaskMode, TracedTask};
-use crate::host::trace_error::{TraceError, TraceResult};
-use crate::host::translated_pc::TranslatedPc;
-use crate::host::translation_context::TranslationContext;
-use crate::host::window_counts::WindowReadout;
-use crate::host::window_protocol::{TracedWindowEnd, WindowRefusal, WindowRequest};
-use crate::host::window_rows::{OpenWindow, WindowRecording, WindowSteps};
 use crate::translate::{BUDGET, BudgetState, FlowState, NextAddress, ROUNDS};
 use crate::{EventSet, EventTotals, ExecutionEvent};
+
+const SIGTRAP: i32 = 5;
 
 /// The largest budget: the upper byte of one that is not used up is zero.
 const MOST_BUDGET: u64 = 1 << 55;
@@ -57,44 +56,27 @@ const TRAP: u64 = 0x100;
 /// Linux `include/uapi/asm-generic/siginfo.h`, `TRAP_TRACE`.
 const TRAP_TRACE: i32 = 2;
 
-impl Tracer {
-    /// Records windows from the start of the command.
-    ///
-    /// # Errors
-    ///
-    /// Where it has executed anything yet.
-    pub(super) fn record_windows(&mut self, request: WindowRequest) -> Result<(), WindowRefusal> {
-        if self.tasks.values().any(TracedTask::has_context) {
-            return Err(WindowRefusal::Released);
-        }
-        self.settings.translation.budget = Some(request.period);
-        self.recording = Some(WindowRecording::new(request));
-        Ok(())
-    }
-
-    /// The longest time to wait for rows that were not sent.
-    pub(super) fn window_wait(&self) -> Option<Duration> {
-        self.recording.as_ref()?.longest_wait()
-    }
-
+impl WindowRecording {
     /// A thread is about to enter translated code in its context, from outside of every block. Its budget is
     /// the rest of its window: the one that it kept, or else that of a readout.
-    pub(super) fn enter_window(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
-        let Some(recording) = &mut self.recording else { return Ok(()) };
-        let Some(task) = self.tasks.get_mut(&tid) else { return Err(TraceError::Gone) };
-        let pid = self.processes[task.process].pid;
-        let new = || Box::new(OpenWindow::new(pid, tid, &recording.request));
+    pub(super) fn enter(
+        &mut self,
+        task: &mut TracedTask,
+        (pid, tid): (u32, u32),
+        context: &TranslationContext,
+    ) -> TraceResult {
+        let new = || Box::new(OpenWindow::new(pid, tid, &self.request));
         let window = task.window.get_or_insert_with(new);
         if !window.is_in_translation() {
-            window.enter(context.readout_outside(recording)?);
+            window.enter(context.readout_outside(self)?);
         }
         window.steps = None;
         let keeps_budget = window.take_kept_budget();
         if keeps_budget && !context.is_checked() {
             return Ok(());
         }
-        let (period, now) = (recording.request.period.get(), context.instructions_outside()?);
-        recording.settle_expected(window, now);
+        let (period, now) = (self.request.period.get(), context.instructions_outside()?);
+        self.settle_expected(window, now);
         let left = window.instructions_left(period, now);
         if keeps_budget && period <= MOST_BUDGET {
             let kept = context.cache.borrow().load(context.slot, BUDGET);
@@ -107,88 +89,73 @@ impl Tracer {
     /// The budget of a thread has ended, or a step to a boundary: its window ends here, or some instructions
     /// further on. `pc` is where the thread is in translated code, and `registers` are those with which it
     /// continues.
-    pub(super) fn reach_boundary(&mut self, tid: u32, pc: u64, registers: &Registers) -> ActionResult {
-        let (Some(recording), Some(task)) = (&mut self.recording, self.tasks.get_mut(&tid)) else {
-            return Err(TraceError::Gone);
-        };
+    pub(super) fn reach_boundary(
+        &mut self,
+        task: &mut TracedTask,
+        tid: u32,
+        pc: u64,
+        registers: &Registers,
+    ) -> TraceResult {
         let (TaskMode::Translated(context), Some(window)) = (&task.mode, &mut task.window) else {
             return Err(TraceError::Gone);
         };
         let BudgetState::Charged(charged) = context.cache.borrow().translation.budget_at(pc) else {
-            return Ok(TaskAction::Resume);
+            return Ok(());
         };
         if let Some(steps) = &mut window.steps
             && (charged > steps.remaining || context.is_unsure(pc))
         {
             steps.pushes_flags = Some(pc).filter(|pc| pushes_flags(tid, *pc));
-            return Ok(TaskAction::Resume);
+            return Ok(());
         }
         let position = TranslatedPc::new(pc, registers);
-        let period = recording.request.period;
-        let now = context.readout_at(position, recording)?;
-        recording.settle_expected(window, now.instructions());
+        let period = self.request.period;
+        let now = context.readout_at(position, self)?;
+        self.settle_expected(window, now.instructions());
         let mut left = window.instructions_left(period.get(), now.instructions());
         if let Some(first) = context.static_part(pc, left)
             && period.get().saturating_add(left) >= charged.into()
         {
-            recording.expect_boundary(window, first.end(), now.after(&first, &recording.request));
+            self.expect_boundary(window, first.end(), now.after(&first, &self.request));
             context.store_budget(period.get().saturating_add(left), charged);
-            return Ok(TaskAction::Resume);
+            return Ok(());
         }
         if left == 0 {
-            recording.end_window(window, TracedWindowEnd::Period, context.address_at(pc), now);
+            self.end_window(window, TracedWindowEnd::Period, context.address_at(pc), now);
             left = period.get();
         }
         window.set_budget(context, left, charged);
         if let Some(steps) = &mut window.steps {
             steps.pushes_flags = Some(registers.rip).filter(|pc| pushes_flags(tid, *pc));
         }
-        Ok(TaskAction::Resume)
+        Ok(())
     }
 
     /// The end of an instruction that a thread has executed on its way to a boundary.
-    pub(super) fn step_to_boundary(&mut self, tid: u32, mut registers: Registers) -> ActionResult {
+    pub(super) fn step_to_boundary(
+        &mut self,
+        task: &mut TracedTask,
+        tid: u32,
+        mut registers: Registers,
+    ) -> TraceResult {
         if registers.eflags & TRAP != 0 {
             // Behind `popf` the kernel takes it for the program's own.
             registers.eflags &= !TRAP;
             trace::set_registers(tid, &registers)?;
         }
-        let window = self.tasks.get(&tid).and_then(|task| task.window.as_ref());
-        let pushed = window.and_then(|window| window.steps?.pushes_flags);
+        let pushed = task.window.as_ref().and_then(|window| window.steps?.pushes_flags);
         if pushed.is_some_and(|pc| pc != registers.rip) {
             // The processor pushes the trap flag of the step with the others.
             let flags = trace::peek(tid, registers.rsp)?;
             trace::poke(tid, registers.rsp, flags & !TRAP)?;
         }
-        self.reach_boundary(tid, registers.rip, &registers)
-    }
-
-    /// Whether a signal is the end of a step to a boundary.
-    pub(super) fn is_boundary_step(&self, tid: u32, signal: i32) -> bool {
-        let steps = self.tasks.get(&tid).is_some_and(TracedTask::is_stepped);
-        let of_step = || trace::signal_info(tid).is_ok_and(|info| info.code() == TRAP_TRACE);
-        steps && signal == SIGTRAP && of_step()
+        self.reach_boundary(task, tid, registers.rip, &registers)
     }
 
     /// A thread has left its translation: its last window ends.
-    pub(super) fn end_windows(&mut self, tid: u32, end: TracedWindowEnd) {
-        let window = self.tasks.get_mut(&tid).and_then(|task| task.window.take());
-        if let (Some(recording), Some(window)) = (&mut self.recording, window) {
-            recording.end_last(*window, end);
-        }
-    }
-
-    /// Adds instructions to a thread's budget that its ledger takes back, or subtracts those that it adds.
-    pub(super) fn change_budget(&mut self, tid: u32, instructions: i64) {
-        if self.recording.is_none() && self.call_places.is_none() {
-            return;
-        }
-        if let Some(TaskMode::Translated(context) | TaskMode::Native(context)) =
-            self.tasks.get(&tid).map(|task| &task.mode)
-        {
-            let cache = context.cache.borrow();
-            let left = cache.load(context.slot, BUDGET);
-            cache.store(context.slot, BUDGET, left.wrapping_add_signed(instructions));
+    pub(super) fn end_windows(&mut self, task: &mut TracedTask, end: TracedWindowEnd) {
+        if let Some(window) = task.window.take() {
+            self.end_last(*window, end);
         }
     }
 }
@@ -243,6 +210,12 @@ impl TracedTask {
         self.window.as_ref().is_some_and(|window| window.steps.is_some())
     }
 
+    /// Whether a signal is the end of a step to a boundary.
+    pub(super) fn is_boundary_step(&self, tid: u32, signal: i32) -> bool {
+        let of_step = || trace::signal_info(tid).is_ok_and(|info| info.code() == TRAP_TRACE);
+        self.is_stepped() && signal == SIGTRAP && of_step()
+    }
+
     /// Adds the counts of a translation that it leaves to its window. Where they are unknown there is no row:
     /// the counts of its process are lost.
     pub(super) fn leave_window(
@@ -262,6 +235,27 @@ impl TracedTask {
 }
 
 impl TranslationContext {
+    /// Counts the last instruction of a block once more, and takes it from the budget.
+    pub(super) fn repeat_last(&mut self, block: u32) {
+        self.ledger.repeat_last(&self.cache.borrow(), block);
+        self.change_budget(-1);
+    }
+
+    /// Takes the last instruction of a block back, and adds it to the budget.
+    pub(super) fn take_last_back(&mut self, block: u32) {
+        self.ledger.take_last_back(&self.cache.borrow(), block);
+        self.change_budget(1);
+    }
+
+    /// Adds instructions to the thread's budget that its ledger takes back, or subtracts those that it adds.
+    fn change_budget(&self, instructions: i64) {
+        let cache = self.cache.borrow();
+        if cache.translation.has_budget() {
+            let left = cache.load(self.slot, BUDGET);
+            cache.store(self.slot, BUDGET, left.wrapping_add_signed(instructions));
+        }
+    }
+
     /// The totals of some events of a thread that is outside of every block.
     fn totals_outside(&self, events: EventSet) -> Result<EventTotals, TraceError> {
         let cache = self.cache.borrow();

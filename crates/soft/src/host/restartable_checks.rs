@@ -1,7 +1,8 @@
 //! Checks for restartable sequences: before a process gets a second thread, a handler or shared memory.
 //!
-//! The types are in [`restartable`](crate::host::restartable).
+//! The types are in [`restartable`](super::restartable).
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -9,51 +10,80 @@ use std::path::{Path, PathBuf};
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::Tracer;
-use crate::host::maps::{MemoryMapping, MemoryMaps};
-use crate::host::remote_syscalls::number;
-use crate::host::restartable::{FilePart, OVERLAP, SHARED, check, found, has_signature};
-use crate::host::syscalls::PROT_EXEC;
-use crate::host::trace_error::{TraceError, TraceResult};
-use crate::host::writers::is_for_writing;
+use super::maps::{MemoryMapping, MemoryMaps};
+use super::remote_syscalls::number;
+use super::restartable::{FilePart, OVERLAP, SHARED, check, found, has_signature};
+use super::syscalls::PROT_EXEC;
+use super::trace_error::{TraceError, TraceResult};
+use super::tracees::Tracees;
+use super::writers::is_for_writing;
 
-impl Tracer {
-    /// Searches all code of a process for restartable sequences, once. Parts of files without any are
-    /// remembered for all processes.
-    pub(super) fn check_restartable(&mut self, tid: u32, beside: &str) -> TraceResult {
-        let Some(process) = self.process(tid).filter(|process| !process.no_restarts) else { return Ok(()) };
+/// Searches for restartable sequences. Parts of files without any are remembered for all processes.
+#[derive(Default)]
+pub(super) struct RestartableSearch {
+    /// Parts of files that have no restartable sequences.
+    pub(super) without: HashSet<FilePart>,
+}
+
+/// The reason why a process may not share memory with others.
+pub(super) struct SharingRefusal {
+    /// The reason.
+    pub(super) error: TraceError,
+    /// The tasks that are detached for the same reason, because they share the memory (vfork).
+    pub(super) parents: Vec<u32>,
+}
+
+impl From<TraceError> for SharingRefusal {
+    fn from(error: TraceError) -> SharingRefusal {
+        SharingRefusal { error, parents: Vec::new() }
+    }
+}
+
+impl RestartableSearch {
+    /// Searches all code of a process for restartable sequences, once.
+    pub(super) fn check(&mut self, tracees: &mut Tracees, tid: u32, beside: &str) -> TraceResult {
+        let Some(process) = tracees.process(tid).filter(|process| !process.no_restarts) else {
+            return Ok(());
+        };
         process.no_restarts = true;
         let maps = MemoryMaps::read(tid)?;
         // Shared memory is not translated. The code cache itself is shared, and is not searched.
         for mapping in maps.code().filter(|mapping| !mapping.shared) {
             let part = part(tid, mapping);
-            if part.is_none_or(|part| !self.without_sequences.contains(&part)) {
+            if part.is_none_or(|part| !self.without.contains(&part)) {
                 check(tid, (mapping.start, mapping.end), beside)?;
-                self.without_sequences.extend(part);
+                self.without.extend(part);
             }
         }
         Ok(())
     }
-}
 
-impl Tracer {
     /// A system call is about to be made: if it gives the process memory that others can write to, or code
     /// beside such memory, restartable sequences are looked for.
-    pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+    ///
+    /// # Errors
+    ///
+    /// Where there are some.
+    pub(super) fn check_sharing(
+        &mut self,
+        tracees: &mut Tracees,
+        tid: u32,
+        registers: &Registers,
+    ) -> Result<(), SharingRefusal> {
         if shares(tid, registers) {
-            self.process(tid).into_iter().for_each(|process| process.shares = true);
+            tracees.process(tid).into_iter().for_each(|process| process.shares = true);
             // A parent that shares the memory (vfork) continues in it.
-            let parents = self.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
+            let parents = tracees.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
             let parents: Vec<(u32, usize)> = parents.map(|(parent, task)| (*parent, task.process)).collect();
-            parents.iter().for_each(|(_, process)| self.processes[*process].shares = true);
-            let checked = self.check_restartable(tid, SHARED);
-            if let Err(TraceError::Detach(reason)) = &checked {
-                parents.iter().for_each(|(parent, _)| self.request_detach(*parent, Some(reason.clone())));
-            }
-            return checked;
+            parents.iter().for_each(|(_, process)| tracees.processes[*process].shares = true);
+            return self.check(tracees, tid, SHARED).map_err(|error| {
+                let is_for_parents = matches!(error, TraceError::Detach(_));
+                let parents = parents.iter().filter(|_| is_for_parents).map(|(parent, _)| *parent).collect();
+                SharingRefusal { error, parents }
+            });
         }
-        match self.process(tid).is_some_and(|process| process.shares) {
-            true if brings_signature(tid, registers)? => Err(found(SHARED)),
+        match tracees.process(tid).is_some_and(|process| process.shares) {
+            true if brings_signature(tid, registers)? => Err(found(SHARED).into()),
             _ => Ok(()),
         }
     }
