@@ -46,6 +46,11 @@ fn code_that_is_overwritten_between_protections_is_exact() {
 }
 
 #[test]
+fn code_that_is_overwritten_where_almost_all_addresses_are_reserved_is_exact() {
+    check_counted("crowded");
+}
+
+#[test]
 fn code_that_another_mapping_replaces_is_exact() {
     ["replaced", "moved"].iter().for_each(|way| check_counted(way));
 }

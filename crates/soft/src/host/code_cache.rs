@@ -23,7 +23,7 @@ use cyclometer_sys::trace::{self, Registers};
 use cyclometer_sys::tracer_call::MEMORY_FILE_BYTES;
 
 use super::branched_functions::BranchedFunctions;
-use super::cache_addresses::{ROOM_FOR_REGIONS, addresses_for};
+use super::cache_addresses::{ROOM_FOR_REGIONS, addresses_for, last_region_addresses_near};
 use super::cache_record::CacheRecord;
 use super::equivalent_blocks::EquivalentBlocks;
 use super::heat_map::HeatMap;
@@ -438,7 +438,9 @@ impl CodeCacheMapping {
             let end = at + REGION;
             maps.is_free(*at, REGION) && !self.overlaps(*at, end) && !self.shared_code.claims(*at, end)
         };
-        let at = region_addresses_near(near).find(is_free).ok_or(io::ErrorKind::OutOfMemory)?;
+        let last = || last_region_addresses_near(near, maps, proc::stack_limit(remote.tid));
+        let at = region_addresses_near(near).find(is_free).or_else(|| last().find(is_free));
+        let at = at.ok_or(io::ErrorKind::OutOfMemory)?;
         self.map_region(remote, (name, file), at)?;
         self.translation.add_region(at, if self.regions.len() == 1 { GADGET_ROOM } else { 0 });
         Ok(())

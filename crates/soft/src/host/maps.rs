@@ -150,6 +150,11 @@ impl MemoryMaps {
         self.among(start, end).any(|mapping| mapping.executable)
     }
 
+    /// The free ranges between two mappings of the program, ascending.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.0.windows(2).map(|pair| (pair[0].end, pair[1].start)).filter(|(start, end)| start < end)
+    }
+
     /// Whether nothing is mapped in a range.
     pub(crate) fn is_free(&self, start: u64, len: u64) -> bool {
         self.0.iter().all(|mapping| mapping.start >= start + len || mapping.end <= start)

@@ -51,6 +51,18 @@ pub(super) fn first_thread(tid: u32) -> Option<u32> {
     id.trim().parse().ok()
 }
 
+/// The size in bytes that the stack of a process may reach; the greatest number where that is unlimited or
+/// unknown.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/limits`: the soft limit is the first number.
+pub(super) fn stack_limit(pid: u32) -> u64 {
+    let limits = text(format!("/proc/{pid}/limits")).unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
+}
+
 /// The CPU time of a task so far, in ns; `None` where the kernel does not report it.
 ///
 /// # Source
@@ -86,6 +98,12 @@ pub(super) fn cpu_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_of_a_stack_is_read_and_unknown_of_no_process() {
+        assert!(stack_limit(std::process::id()) >= 64 << 10);
+        assert_eq!(stack_limit(0), u64::MAX);
+    }
 
     #[test]
     fn a_file_is_read_to_its_end_however_long_it_is() {

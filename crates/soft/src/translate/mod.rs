@@ -67,6 +67,7 @@ pub use program_point::{
     BlockExit, CountPhase, FlowState, NextAddress, ProgramPoint, RegisterRepair, flags_in,
 };
 pub use region::REGION;
+pub(crate) use region::is_region_near;
 pub use slot_layout::{
     BASE, BUDGET, CALL_LOG, CALL_LOG_END, COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX,
     RCX, RETURN_ENTRIES, RETURN_TABLE, ROUNDS, SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter,

@@ -19,6 +19,11 @@ const RESERVE: u32 = 1 << 20;
 /// Counters that a batch may take: one for each link, and less than ten for each instruction.
 pub(crate) const COUNTER_RESERVE: u32 = 10_000;
 
+/// Whether a region at `base` can hold the translation of the code at an address.
+pub(crate) fn is_region_near(base: u64, address: u64) -> bool {
+    base.abs_diff(address) < NEAR && (base + REGION).abs_diff(address) < NEAR
+}
+
 /// A region with the PC maps of its code.
 pub(crate) struct CodeRegion {
     base: u64,
@@ -63,7 +68,7 @@ impl CodeRegion {
     }
 
     pub(crate) fn is_near(&self, address: u64) -> bool {
-        self.base.abs_diff(address) < NEAR && (self.base + REGION).abs_diff(address) < NEAR
+        is_region_near(self.base, address)
     }
 
     pub(crate) fn has_room(&self) -> bool {
