@@ -18,7 +18,7 @@ use crate::register_access::Access;
 /// use cyclometer_arch::{Chip, PmuReg, Register, intel};
 /// use cyclometer_core::CounterMask;
 ///
-/// let chip = Chip { pmu_version: 4, counters: CounterMask::first(4, 3), ..Chip::default() };
+/// let chip = Chip { pmu_version: Some(4), counters: CounterMask::first(4, 3), ..Chip::default() };
 /// let select = |n| PmuReg::of(&chip, Register::Intel(intel::Register::EventSelect(n)));
 /// assert_eq!(select(0)?.to_string(), "IA32_PERFEVTSEL0");
 /// assert!(select(26).is_err()); // 0x1a0 is IA32_MISC_ENABLE

@@ -1,16 +1,16 @@
 //! The input of encoding: a chip's facts, an event's code, and the modes in which it is counted.
 
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterMask, CounterWidth, EventCode, Modes};
+use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 
 /// The facts of a chip that layouts depend on, as a table's header has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Chip {
     /// How its registers are laid out.
     pub family: Family,
-    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is
-    /// none.
-    pub pmu_version: u32,
+    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; `None` when there
+    /// is none.
+    pub pmu_version: Option<u32>,
     /// Bits of the event select field; `None` when unknown, then only the layout limits it.
     pub selector_bits: Option<u32>,
     /// Width of the counters; `None` when unknown.
@@ -21,6 +21,11 @@ pub struct Chip {
 }
 
 impl Chip {
+    /// Whether its PMU has this version of the architecture's or a later one.
+    pub const fn is_of_version(&self, first: u32) -> bool {
+        matches!(self.pmu_version, Some(version) if version >= first)
+    }
+
     /// The code of an event as one number: its select. On Intel and AMD the unit mask is from bit 8 on, and
     /// bits 8 to 11 of the select are from bit 16 on.
     pub const fn event_number(&self, select: u16, umask: u8) -> u32 {
@@ -65,20 +70,37 @@ pub struct Coded {
     pub code: EventCode,
     /// The whole perf config, where it is not made of the code: RISC-V's events, `INST_RETIRED.PREC_DIST`.
     pub config: Option<u64>,
-    /// The counters that may count it; empty when unknown.
-    pub counters: CounterMask,
+    /// The counters that may count it; `None` when unknown.
+    pub counters: Option<CounterMask>,
 }
 
 impl Coded {
     /// An event on counters not known.
     pub const fn new(code: EventCode) -> Coded {
-        Coded { code, config: None, counters: CounterMask::EMPTY }
+        Coded { code, config: None, counters: None }
     }
 
     /// The same on these counters.
     #[must_use]
     pub const fn on(self, counters: CounterMask) -> Coded {
-        Coded { counters, ..self }
+        Coded { counters: Some(counters), ..self }
+    }
+
+    /// Whether a counter is among those that are named for it.
+    pub fn is_on(&self, counter: CounterId) -> bool {
+        self.counters.is_some_and(|named| named.contains(counter))
+    }
+
+    /// The fixed counters that are named for it, as a mask.
+    pub fn fixed_bits(&self) -> u64 {
+        self.counters.map_or(0, CounterMask::fixed_bits)
+    }
+
+    /// The general counters that are named for it. An event of fixed counters alone has none: its counters
+    /// are unknown then.
+    pub fn general_alone(&self) -> Option<CounterMask> {
+        let general = self.counters.map(|counters| CounterMask::from_bits(counters.general_bits(), 0));
+        general.filter(|general| !general.is_empty())
     }
 
     /// The number of the fixed counter that an event without a select means; `None` for what a selector
@@ -91,11 +113,9 @@ impl Coded {
         if select != 0 || umask2 != 0 {
             return None;
         }
-        match (family, self.counters.fixed_bits(), umask) {
+        match (family, self.fixed_bits(), umask) {
             (Family::Intel, 0, 1..=FIXED_PSEUDO_MOST) => Some(umask - 1),
-            (Family::Intel | Family::Apple, 1.., _) => {
-                Some(self.counters.fixed_bits().trailing_zeros() as u8)
-            }
+            (Family::Intel | Family::Apple, 1.., _) => Some(self.fixed_bits().trailing_zeros() as u8),
             _ => None,
         }
     }

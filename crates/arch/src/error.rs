@@ -77,8 +77,8 @@ pub enum EncodeError {
         field: &'static str,
         /// The layout.
         family: Family,
-        /// Version of the chip's PMU.
-        pmu_version: u32,
+        /// Version of the chip's PMU, if it has one.
+        pmu_version: Option<u32>,
     },
     /// The kernel has no format file for a field that is needed.
     NoFormat {
@@ -161,7 +161,8 @@ impl fmt::Display for EncodeError {
                 write!(f, "this CPU cannot do '{option}': that needs {needs}")
             }
             EncodeError::NoField { field, family, pmu_version } => {
-                write!(f, "the {} layout has no field '{field}' at PMU version {pmu_version}", family.word())
+                write!(f, "the {} layout has no field '{field}'", family.word())?;
+                pmu_version.map_or(Ok(()), |version| write!(f, " at PMU version {version}"))
             }
             EncodeError::NoFormat { field } => {
                 write!(f, "this kernel's PMU has no format for '{field}', which the event needs")

@@ -447,8 +447,8 @@ fn registers_of_version_6_are_read_by_name_and_by_address() {
 
 #[test]
 fn bits_and_registers_that_came_later_are_not_there_before() {
-    let version = |pmu_version| Chip { pmu_version, ..skylake() };
-    let frozen = |pmu_version| read(&version(pmu_version), "GLOBAL_STATUS", 1 << 59).1;
+    let version = |version| Chip { pmu_version: Some(version), ..skylake() };
+    let frozen = |number| read(&version(number), "GLOBAL_STATUS", 1 << 59).1;
     assert_eq!(frozen(3), ["bit 59 is reserved on this CPU"]);
     assert!(frozen(4).is_empty());
     assert!(Register::parse(&version(3), "GLOBAL_INUSE").is_err());

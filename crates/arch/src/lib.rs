@@ -20,7 +20,7 @@
 //!
 //! let skylake = Chip {
 //!     family: Family::Intel,
-//!     pmu_version: 4,
+//!     pmu_version: Some(4),
 //!     selector_bits: Some(8),
 //!     counter_width: Some(CounterWidth::carrying(48)),
 //!     counters: CounterMask::first(4, 3),
@@ -46,6 +46,7 @@ mod field;
 #[cfg(test)]
 mod golden;
 pub mod intel;
+mod kernel_constraint;
 mod perf;
 mod presence;
 mod program;
@@ -67,6 +68,7 @@ pub use decode::{Decoded, Field, decode, decode_words, layout};
 pub use decoded_event::DecodedEvent;
 pub use error::{EncodeError, NotListed, UnknownRegister};
 pub use field::{FieldKind, FieldSpec};
+pub use kernel_constraint::{FixedGeneric, is_large_increment, kernel_constraint};
 pub use perf::{perf_words, perf_words_by_format};
 pub use presence::Presence;
 pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};

@@ -33,9 +33,12 @@ impl Presence {
         Presence { needs, ..self }
     }
 
-    /// Whether a PMU of this version can have it; what it needs besides is not looked at.
-    pub const fn is_on(&self, pmu_version: u32) -> bool {
-        self.first <= pmu_version && pmu_version <= self.last
+    /// Whether a PMU of this version, or of none, can have it; what it needs besides is not looked at.
+    pub const fn is_on(&self, pmu_version: Option<u32>) -> bool {
+        match pmu_version {
+            Some(version) => self.first <= version && version <= self.last,
+            None => self.first == 0,
+        }
     }
 
     /// For people: `version 3 to 4; PERF_CAPABILITIES bit 15`; empty where every chip of the family has it.
@@ -76,7 +79,7 @@ mod tests {
     #[test]
     fn a_presence_ends_with_its_last_version() {
         let any = Presence::since(3).until(4);
-        assert_eq!([2, 3, 4, 5].map(|version| any.is_on(version)), [false, true, true, false]);
-        assert!(Presence::ALWAYS.is_on(0));
+        assert_eq!([2, 3, 4, 5].map(|version| any.is_on(Some(version))), [false, true, true, false]);
+        assert!(Presence::ALWAYS.is_on(None));
     }
 }

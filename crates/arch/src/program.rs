@@ -98,9 +98,11 @@ fn allowed(chip: &Chip, coded: &Coded) -> CounterMask {
     let all = counters(chip);
     let named = match coded.fixed_index(chip.family) {
         Some(n) => CounterMask::from_bits(0, 1u64.checked_shl(n.into()).unwrap_or(0)),
-        None if coded.counters.is_empty() => CounterMask::from_bits(all.general_bits(), 0),
-        None if is_modified(&coded.code) => CounterMask::from_bits(coded.counters.general_bits(), 0),
-        None => coded.counters,
+        None => match coded.counters {
+            None => CounterMask::from_bits(all.general_bits(), 0),
+            Some(named) if is_modified(&coded.code) => CounterMask::from_bits(named.general_bits(), 0),
+            Some(named) => named,
+        },
     };
     let both = named.and(all);
     match chip.family {

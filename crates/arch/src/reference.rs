@@ -102,14 +102,14 @@ fn kinds(family: Family) -> Vec<ChipKind> {
     let apple = |selector_bits, counter_width_bits| Chip {
         selector_bits: Some(selector_bits),
         counter_width: Some(CounterWidth { bits: counter_width_bits, overflow_bit: counter_width_bits - 1 }),
-        ..chip(0, counter_width_bits, apple::ALL_COUNTERS)
+        ..chip(None, counter_width_bits, apple::ALL_COUNTERS)
     };
     let intel = CounterMask::first(intel::MOST_GENERAL.into(), intel::MOST_FIXED.into());
     match family {
-        Family::Intel => vec![kind("", chip(6, 48, intel))],
-        Family::Amd => vec![kind("", chip(2, 48, amd::ALL_COUNTERS))],
-        Family::Arm => vec![kind("", chip(3, 64, arm::ALL_COUNTERS))],
-        Family::RiscV => vec![kind("", chip(0, 64, riscv::ALL_COUNTERS))],
+        Family::Intel => vec![kind("", chip(Some(6), 48, intel))],
+        Family::Amd => vec![kind("", chip(Some(2), 48, amd::ALL_COUNTERS))],
+        Family::Arm => vec![kind("", chip(Some(3), 64, arm::ALL_COUNTERS))],
+        Family::RiscV => vec![kind("", chip(None, 64, riscv::ALL_COUNTERS))],
         Family::Apple => vec![
             kind("A14, M1", apple(8, 48)),
             kind("A15, M2", apple(8, 64)),

@@ -87,6 +87,13 @@ pub struct RegisterWrite {
     pub mask: u64,
 }
 
+impl Register {
+    /// Whether it selects the event of a general counter on AMD: a PERF_CTLn, legacy or extended.
+    pub const fn is_amd_event_select(self) -> bool {
+        matches!(self, Register::Amd(amd::Register::EventSelect(_) | amd::Register::LegacyEventSelect(_)))
+    }
+}
+
 impl RegisterWrite {
     /// A write of the bits of `mask`.
     ///

@@ -178,7 +178,7 @@ impl CounterRead {
 /// use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 ///
 /// let chip = Chip {
-///     pmu_version: 4,
+///     pmu_version: Some(4),
 ///     counter_width: Some(CounterWidth::carrying(48)),
 ///     counters: CounterMask::first(4, 3),
 ///     ..Chip::default()
@@ -691,7 +691,7 @@ impl ProgramParts<'_> {
             false => Vec::new(),
         };
         let (clear, status) = match self.chip.pmu_version {
-            0 | 1 => (None, None),
+            None | Some(1) => (None, None),
             _ => {
                 let bits = self.status_bits() | frozen;
                 let clear = self.bits(Register::Intel(GlobalStatusReset), bits, u64::MAX)?;
@@ -704,7 +704,7 @@ impl ProgramParts<'_> {
     fn amd(self) -> Result<RegisterProgram, EncodeError> {
         use amd::Register::{GlobalStatus, GlobalStatusClear};
         let (clear, status) = match self.chip.pmu_version {
-            0 | 1 => (None, None),
+            None | Some(1) => (None, None),
             _ => {
                 let clear = self.bits(Register::Amd(GlobalStatusClear), self.status_bits(), u64::MAX)?;
                 (Some(clear), Some(self.register(Register::Amd(GlobalStatus))?))

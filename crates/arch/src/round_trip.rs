@@ -29,7 +29,7 @@ fn fixed_code(chip: &Chip, n: u8) -> EventCode {
 
 /// Any code that the chip's layout has fields for.
 fn codes(chip: Chip) -> impl Strategy<Value = EventCode> {
-    let (v6, threads) = (chip.pmu_version >= 6, (3..=4).contains(&chip.pmu_version));
+    let (v6, threads) = (chip.is_of_version(6), matches!(chip.pmu_version, Some(3..=4)));
     let greatest = (1u32 << chip.selector_bits.map_or(16, |bits| bits.min(16))) - 1;
     let x86 = matches!(chip.family, Family::Intel | Family::Amd);
     let intel = chip.family == Family::Intel;
@@ -97,7 +97,7 @@ proptest! {
         prop_assert!(decoded.events.iter().any(same), "{code:?}: {decoded:?}");
         prop_assert_eq!(&decoded.warnings, &Vec::<String>::new());
         for event in &decoded.events {
-            let counters = event.counter.into_iter().collect();
+            let counters = event.counter.map(|counter| CounterMask::from_iter([counter]));
             let coded = Coded { code: event.code, config: event.config, counters };
             prop_assert_eq!(perf_words(&chip, &coded).unwrap(), words);
         }

@@ -5,10 +5,10 @@ use cyclometer_core::{CounterMask, CounterWidth};
 
 use crate::chip::Chip;
 
-fn intel(pmu_version: u32, counters: CounterMask) -> Chip {
+fn intel(version: u32, counters: CounterMask) -> Chip {
     Chip {
         family: Family::Intel,
-        pmu_version,
+        pmu_version: Some(version),
         selector_bits: Some(8),
         counter_width: Some(CounterWidth::carrying(48)),
         counters,
@@ -31,30 +31,31 @@ pub(crate) fn skymont() -> Chip {
     intel(6, CounterMask::from_bits(0xff, 0b111_0111))
 }
 
-fn amd(pmu_version: u32, general: u32) -> Chip {
+fn amd(pmu_version: Option<u32>, general: u32) -> Chip {
     Chip {
         family: Family::Amd,
         selector_bits: Some(12),
-        ..intel(pmu_version, CounterMask::first(general, 0))
+        pmu_version,
+        ..intel(0, CounterMask::first(general, 0))
     }
 }
 
 pub(crate) fn zen2() -> Chip {
-    amd(1, 6)
+    amd(Some(1), 6)
 }
 
 pub(crate) fn zen4() -> Chip {
-    amd(2, 6)
+    amd(Some(2), 6)
 }
 
 pub(crate) fn k10() -> Chip {
-    amd(0, 4)
+    amd(None, 4)
 }
 
 pub(crate) fn neoverse() -> Chip {
     Chip {
         family: Family::Arm,
-        pmu_version: 3,
+        pmu_version: Some(3),
         selector_bits: Some(16),
         counter_width: Some(CounterWidth::carrying(64)),
         counters: CounterMask::from_bits(0x3f, 1 << 31),
@@ -64,7 +65,7 @@ pub(crate) fn neoverse() -> Chip {
 pub(crate) fn u74() -> Chip {
     Chip {
         family: Family::RiscV,
-        pmu_version: 0,
+        pmu_version: None,
         selector_bits: Some(56),
         counter_width: Some(CounterWidth::carrying(64)),
         counters: CounterMask::from_bits(0b11000, 0b101),
@@ -74,7 +75,7 @@ pub(crate) fn u74() -> Chip {
 fn apple(selector_bits: u32, counter_width_bits: u32) -> Chip {
     Chip {
         family: Family::Apple,
-        pmu_version: 0,
+        pmu_version: None,
         selector_bits: Some(selector_bits),
         counter_width: Some(CounterWidth { bits: counter_width_bits, overflow_bit: counter_width_bits - 1 }),
         counters: CounterMask::from_bits(0x3fc, 0b11),

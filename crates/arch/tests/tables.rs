@@ -10,7 +10,7 @@ use cyclometer_arch::{
 };
 use cyclometer_catalog::table::{CpuTable, Header, TableEvent, text};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, EventCode, Modes};
+use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
 fn tables() -> Vec<CpuTable> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../catalog/data");
@@ -45,7 +45,7 @@ fn chip(header: &Header) -> Chip {
 /// An event's codes: its own, and those with another extra register.
 fn codes(event: &TableEvent) -> Vec<Coded> {
     let own = Coded { code: event.code, config: event.config, counters: event.counters };
-    let also = event.also.iter().map(|also| Coded::new(also.code).on(also.counters));
+    let also = event.also.iter().map(|also| Coded { counters: also.counters, ..Coded::new(also.code) });
     std::iter::once(own).chain(also).collect()
 }
 
@@ -70,7 +70,7 @@ fn for_every_code(check: impl Fn(&Chip, &Coded) -> Result<(), String>) {
 /// Whether what was decoded is the event; RISC-V's events are whole words.
 fn is(coded: &Coded, event: &DecodedEvent) -> bool {
     let counters = coded.counters;
-    let here = event.counter.is_none_or(|counter| counters.is_empty() || counters.contains(counter));
+    let here = event.counter.is_none_or(|counter| counters.is_none_or(|named| named.contains(counter)));
     event.code == coded.code && here && coded.config.is_none_or(|config| event.config == Some(config))
 }
 
@@ -100,7 +100,7 @@ fn perf_words_of_every_event_come_back_as_its_code() {
 #[test]
 fn registers_of_every_event_come_back_as_its_code_on_every_counter() {
     for_every_code(|chip, coded| {
-        let named = coded.counters.and(chip.counters);
+        let named = coded.counters.unwrap_or(CounterMask::EMPTY).and(chip.counters);
         let mut on: Vec<Option<CounterId>> = named.iter().map(Some).collect();
         on.push(None);
         on.iter().try_for_each(|counter| there_and_back(chip, coded, *counter))

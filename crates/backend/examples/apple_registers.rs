@@ -18,7 +18,7 @@ use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes, Re
 /// short windows need no width.
 const CHIP: Chip = Chip {
     family: Family::Apple,
-    pmu_version: 0,
+    pmu_version: None,
     selector_bits: Some(8),
     counter_width: Some(CounterWidth { bits: 48, overflow_bit: 47 }),
     counters: CounterMask::from_bits(0x3fc, 0b11),

@@ -70,7 +70,7 @@ fn drain(overflows: &mut Overflows, into: &mut Drained) {
 fn drained(overflows: &mut Overflows) -> Drained {
     let mut all = Drained::default();
     drain(overflows, &mut all);
-    all
+    (all, kept)
 }
 
 fn raw(overflows: &Overflows, id: usize) -> u64 {
@@ -86,6 +86,19 @@ fn touch(kept: &mut Vec<Vec<u8>>) {
         page[0] = std::hint::black_box(1);
     }
     kept.push(memory);
+}
+
+/// The records of touching fresh memory eight times, and the memory.
+fn of_fresh_memory(overflows: &mut Overflows) -> (Drained, Vec<Vec<u8>>) {
+    let (mut kept, mut all) = (Vec::new(), Drained::default());
+    overflows.start().unwrap();
+    for _ in 0..8 {
+        touch(&mut kept);
+        drain(overflows, &mut all);
+    }
+    overflows.stop().unwrap();
+    drain(overflows, &mut all);
+    (all, kept)
 }
 
 /// The address ranges of this process's code.
@@ -105,14 +118,7 @@ fn code() -> Vec<std::ops::Range<u64>> {
 fn there_are_as_many_samples_as_the_count_has_periods() {
     let how = OverflowSampling { with_addresses: true, ..every(3) };
     let Some(mut overflows) = here(&software(0, PAGE_FAULTS), how) else { return };
-    let (mut kept, mut all) = (Vec::new(), Drained::default());
-    overflows.start().unwrap();
-    for _ in 0..8 {
-        touch(&mut kept);
-        drain(&mut overflows, &mut all);
-    }
-    overflows.stop().unwrap();
-    drain(&mut overflows, &mut all);
+    let (all, kept) = of_fresh_memory(&mut overflows);
     let count = raw(&overflows, 0);
     assert!(count >= 8, "{count}");
     assert_eq!((all.samples.len() as u64, all.lost), (count / 3, 0));
@@ -185,14 +191,7 @@ fn a_sample_tells_what_the_group_had_counted() {
     let (leader, member) = (software(0, PAGE_FAULTS), software(1, TASK_CLOCK));
     let opened = Overflows::open(&leader, &[member], &Target::ThisThread, every(5));
     let Some(mut overflows) = permitted(opened) else { return };
-    let (mut kept, mut all) = (Vec::new(), Drained::default());
-    overflows.start().unwrap();
-    for _ in 0..8 {
-        touch(&mut kept);
-        drain(&mut overflows, &mut all);
-    }
-    overflows.stop().unwrap();
-    drain(&mut overflows, &mut all);
+    let (all, _) = of_fresh_memory(&mut overflows);
     assert_eq!((all.samples.len() as u64, all.lost), (raw(&overflows, 0) / 5, 0));
     let mut clock = 0;
     for (number, sample) in (1..).zip(&all.samples) {
@@ -210,14 +209,7 @@ fn two_events_of_a_group_are_sampled_each_at_its_own_period() {
     let further = [FurtherPeriod { slot: SlotId(1), period_events: NonZeroU64::new(7).unwrap() }];
     let opened = Overflows::open_several(&leader, &[member], &further, &Target::ThisThread, every(3));
     let Some(mut overflows) = permitted(opened) else { return };
-    let (mut kept, mut all) = (Vec::new(), Drained::default());
-    overflows.start().unwrap();
-    for _ in 0..8 {
-        touch(&mut kept);
-        drain(&mut overflows, &mut all);
-    }
-    overflows.stop().unwrap();
-    drain(&mut overflows, &mut all);
+    let (all, _) = of_fresh_memory(&mut overflows);
     assert_eq!(all.lost, 0);
     for (slot, at, period) in [(SlotId(0), 0, 3), (SlotId(1), 1, 7)] {
         let samples: Vec<_> = all.samples.iter().filter(|sample| sample.slot == slot).collect();

@@ -326,7 +326,9 @@ mod tests {
         for table in ClaimTable::shipped_names().filter_map(ClaimTable::shipped).filter(|table| table.vendor)
         {
             let cpu = crate::cpus::cpu(&table.cpus[0]).unwrap();
-            let general = cpu.events().filter(|entry| entry.counters().general_bits() != 0);
+            let general = cpu
+                .events()
+                .filter(|entry| entry.counters().is_some_and(|counters| counters.general_bits() != 0));
             let mut known: Vec<(u32, String)> =
                 general.map(|entry| (u32::from(entry.code().select), entry.name().to_owned())).collect();
             let mut claimed: Vec<(u32, String)> =

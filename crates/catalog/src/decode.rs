@@ -3,7 +3,7 @@
 use cyclometer_arch::{Coded, Decoded, DecodedEvent, Register, decode as explain, decode_words, perf_words};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::syntax::parse_event;
-use cyclometer_core::{CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
+use cyclometer_core::{Error, ErrorKind, EventCode, Recovery, Result};
 
 use crate::claims::ClaimTable;
 use crate::portable::{self, PortableEvents};
@@ -92,9 +92,11 @@ pub fn register_of_code(cpu: &Cpu<'_>, code: u64) -> Register {
 /// macOS's word for the first counter that may count a code; the word of counter n is number n - 2.
 fn kpc_config(cpu: &Cpu<'_>, code: u64) -> Option<Register> {
     let select = EventCode { select: code as u16, ..EventCode::default() };
-    let first =
-        cpu.by_code(&select, None).map(|entry| entry.counters().general_bits().trailing_zeros()).next();
-    let index = first.and_then(|counter| counter.checked_sub(2)).filter(|index| *index < 8).unwrap_or(0);
+    let first = cpu.by_code(&select, None).next().and_then(|entry| entry.counters());
+    let index = first
+        .and_then(|counters| counters.general_bits().trailing_zeros().checked_sub(2))
+        .filter(|index| *index < 8)
+        .unwrap_or(0);
     Register::parse(&chip(cpu), &format!("kpc_config{index}")).ok()
 }
 
@@ -172,11 +174,12 @@ fn once(decoded: &mut Decoded, names: &mut Vec<Vec<String>>) {
 /// The events that have exactly a code, and may be counted on its counter.
 fn names_of(cpu: &Cpu<'_>, event: &DecodedEvent, config: Option<u64>) -> Vec<String> {
     let config = event.config.or(config);
-    let coded = Coded { code: event.code, config, counters: CounterMask::EMPTY };
+    let coded = Coded { code: event.code, config, counters: None };
     let may = |entry: &Entry<'_>| {
         let counters = entry.counters();
         let whole = config.is_some() && entry.config() == config;
-        let here = event.counter.is_none_or(|counter| counters.is_empty() || counters.contains(counter));
+        let counts_on = |counter| counters.is_none_or(|counters| counters.contains(counter));
+        let here = event.counter.is_none_or(counts_on);
         whole || here && !asked_otherwise(cpu, entry, config)
     };
     entries_of(cpu, &coded).iter().filter(|entry| may(entry)).map(|entry| entry.name().to_owned()).collect()

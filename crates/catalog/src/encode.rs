@@ -92,7 +92,7 @@ fn guests(cpu: &Cpu<'_>, request: &EventRequest, encoding: &mut EventEncoding<'_
     }
     let bits = if guest { amd::GUEST_ONLY } else { 0 } | if host { amd::HOST_ONLY } else { 0 };
     for write in encoding.registers.iter_mut().flatten() {
-        if write.name().starts_with("PERF_CTL") {
+        if write.register.is_amd_event_select() {
             write.value |= bits;
         }
     }
@@ -177,8 +177,5 @@ fn by_firmware(cpu: &Cpu<'_>, kernel: &Generic) -> Option<(u32, u64)> {
 
 /// The counters that may count an event.
 fn counters(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
-    match coded.counters.is_empty() {
-        true => CounterMask::from_bits(cpu.counters().general_bits(), 0),
-        false => coded.counters,
-    }
+    coded.counters.unwrap_or_else(|| CounterMask::from_bits(cpu.counters().general_bits(), 0))
 }

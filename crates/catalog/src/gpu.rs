@@ -229,13 +229,13 @@ mod tests {
         let reason = |text: &str| {
             let event = event(text);
             assert_eq!(event.candidates, [], "{text}");
-            event.unsupported
+            event.unsupported.unwrap()
         };
         assert_eq!(reason("gpu/power,intel0/"), "intel0: Intel's GPUs are not supported");
         assert_eq!(reason("gpu/pcie-rx,amd0/"), "the driver of amd0 does not report pcie-rx");
         assert!(reason("gpu/power,amd7/").starts_with("there is no device amd7 here"));
         let none = resolve_list("gpu-power", &vm_without_pmu(), true).unwrap().remove(0);
-        assert_eq!(none.unsupported, "there is no GPU of NVIDIA or AMD here");
+        assert_eq!(none.unsupported.unwrap(), "there is no GPU of NVIDIA or AMD here");
     }
 
     #[test]

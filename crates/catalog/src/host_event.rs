@@ -286,7 +286,7 @@ fn constraint(
     plain: bool,
 ) -> std::result::Result<Option<CounterMask>, String> {
     let same = if plain { counting_the_same(cpu, coded) } else { CounterMask::EMPTY };
-    let own = coded.counters;
+    let own = coded.counters.unwrap_or(CounterMask::EMPTY);
     let general = match (own.general_bits(), own.fixed_bits()) {
         (0, 1..) => same.general_bits(),
         (bits, _) => bits,
@@ -306,11 +306,11 @@ fn constraint(
 
 /// The counters of every event of the CPU for which perf has the same words.
 fn counting_the_same(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
-    let (chip, own_is_fixed) = (chip(cpu), coded.counters.general_bits() == 0);
+    let (chip, own_is_fixed) = (chip(cpu), coded.general_alone().is_none());
     let Ok(words) = perf_words(&chip, coded) else { return CounterMask::EMPTY };
-    let others = cpu.events().filter(|entry| own_is_fixed || entry.counters().general_bits() == 0);
+    let others = cpu.events().filter(|entry| own_is_fixed || select::of(entry).general_alone().is_none());
     let same = others.filter(|entry| perf_words(&chip, &select::of(entry)) == Ok(words));
-    same.fold(CounterMask::EMPTY, |all, entry| all.or(entry.counters()))
+    same.filter_map(|entry| entry.counters()).fold(CounterMask::EMPTY, CounterMask::or)
 }
 
 /// Whether every process that ran has a count above zero: cycles and instructions.

@@ -44,8 +44,8 @@ pub struct Listing {
     pub available: Result<(), String>,
     /// The description, in a line.
     pub description: String,
-    /// The counters that may count it, according to a table; empty if no table has it.
-    pub counters: CounterMask,
+    /// The counters that may count it, according to a table; `None` if no table names them.
+    pub counters: Option<CounterMask>,
     /// Whether the vendor deprecates it.
     pub deprecated: bool,
 }
@@ -222,7 +222,7 @@ fn blank(kind: ListingKind) -> Listing {
         resolution: String::new(),
         available: Ok(()),
         description: String::new(),
-        counters: CounterMask::EMPTY,
+        counters: None,
         deprecated: false,
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! Linux `/sys/bus/event_source/devices`; libpfm4 4.13, `pfm_pmu_info_t::name`.
 
-use cyclometer_core::pmu::Family;
+use cyclometer_core::pmu::{CorePmuName, Family};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
 use crate::table::Cpu;
@@ -119,14 +119,12 @@ pub(crate) fn is_known(prefix: &str) -> bool {
 pub(crate) fn check_pmu(cpu: &Cpu<'_>, pmu: &str) -> Result<()> {
     let core_type = cpu.id().split_once('/').map(|(_, core)| core);
     let arm = matches!(cpu.family(), Family::Arm | Family::Apple);
-    let is_core = match pmu {
-        "cpu" => !arm,
-        "cpu_core" => core_type == Some("core"),
-        "cpu_atom" => core_type == Some("atom"),
-        "cpu_lowpower" => core_type == Some("lowpower"),
-        _ if pmu.starts_with("armv") => cpu.family() == Family::Arm,
-        _ if pmu.starts_with("apple_") => cpu.family() == Family::Apple,
-        _ => {
+    let is_core = match CorePmuName::of(pmu) {
+        Some(CorePmuName::Cpu) => !arm,
+        Some(CorePmuName::CoreType(named @ ("core" | "atom" | "lowpower"))) => core_type == Some(named),
+        Some(CorePmuName::Arm) => cpu.family() == Family::Arm,
+        Some(CorePmuName::Apple) => cpu.family() == Family::Apple,
+        Some(CorePmuName::CoreType(_)) | None => {
             let message = format!("no core PMU is named '{}'", suggest::shown(pmu));
             return Err(Error::new(ErrorKind::EventUnsupported, message).with_recovery(Recovery::fix(
                 "the catalogue has the events of cores only; leave the PMU away",

@@ -47,7 +47,7 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
             Ok(candidate) => event.candidates.push(candidate),
             Err(_) if rung == Rung::Kperf && is_elsewhere => {}
             Err(reason) if rung == Rung::Sim || rung == Rung::Kperf && event.candidates.is_empty() => {
-                event.unsupported = reason;
+                event.unsupported = Some(reason);
             }
             Err(reason) => event.lacking.push((rung, reason)),
         }
@@ -326,8 +326,8 @@ impl<'a> SharedPmu<'a> {
             (Some(pin), _) => format!("{name} cannot use counter {pin} of {}", self.id),
             (None, Some(_)) => format!("{name} is not among the events that this {} counts", self.id),
             (None, None) => {
-                let all = selected.coded.counters;
-                let own: Vec<String> = all.iter().map(|counter| counter.to_string()).collect();
+                let own = selected.coded.counters.unwrap_or(CounterMask::EMPTY);
+                let own: Vec<String> = own.iter().map(|counter| counter.to_string()).collect();
                 format!("{name} counts on {} of {} alone, which is not available", own.join(", "), self.id)
             }
         }
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(event("instructions", &machine).candidates.len(), 1, "its fixed counter is there");
         let missing = event("branch-misses", &machine);
         assert_eq!(
-            missing.unsupported,
+            missing.unsupported.unwrap(),
             "BR_MISP_RETIRED.ALL_BRANCHES is not among the events that this skylake counts"
         );
     }

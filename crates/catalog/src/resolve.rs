@@ -2,12 +2,11 @@
 
 mod unknown;
 
-use cyclometer_core::counter::CounterMask;
+use cyclometer_arch::{FixedGeneric, is_large_increment, kernel_constraint};
 use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
 use cyclometer_core::ladder::Works;
-use cyclometer_core::machine::{CpuId, Vendor};
-use cyclometer_core::pmu::{KernelPmu, PmuSet};
+use cyclometer_core::pmu::{CorePmuName, KernelPmu, PmuSet};
 use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events, raw_code};
 use cyclometer_core::{
     Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
@@ -124,7 +123,7 @@ fn named_pmu(request: &EventRequest) -> Option<String> {
 }
 
 fn unsupported(request: &EventRequest, reason: String) -> Event {
-    Event { unsupported: reason, ..event(request, Unit::Count, Vec::new()) }
+    Event { unsupported: Some(reason), ..event(request, Unit::Count, Vec::new()) }
 }
 
 fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
@@ -296,68 +295,23 @@ fn hybrid_part(pmu: &KernelPmu, pmu_type: u32, config: u64, sysfs: &[&str]) -> P
     }
 }
 
-/// Sets the counters that the event may use, if the PMU's counters are known.
-///
-/// # Source
-///
-/// Linux `arch/x86/events/intel/core.c`: instructions, cycles and reference cycles have fixed counters 0, 1
-/// and 2; `drivers/perf/arm_pmuv3.c`: cycles also count on the cycle counter.
+/// Sets the counters that the event may use, if the PMU's counters are known. `generic` is the config of a
+/// generic event of the kernel.
 fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> PerfEvent {
-    let facts = machine
+    let known = machine
         .core_types
         .iter()
         .find(|core| core.kernel_pmu.as_deref() == Some(&part.pmu))
         .or(machine.core_types.first())
         .and_then(|core| core.pmu.known_counters());
+    let vendor = &machine.cpu.vendor;
     let is_code = generic.is_none() && part.pmu_type != perf_type::HW_CACHE;
     let code = is_code.then_some(part.words.config);
-    let generic = generic.or_else(|| generic_of(machine, code?));
-    let fixed = match (&machine.cpu.vendor, generic) {
-        (Vendor::Intel, Some(1)) => 0b001,
-        (Vendor::Intel, Some(0)) => 0b010,
-        (Vendor::Intel, Some(9)) => 0b100,
-        (Vendor::Arm, Some(0)) => 1 << 31,
-        (Vendor::Apple, Some(0)) => 0b01,
-        (Vendor::Apple, Some(1)) => 0b10,
-        _ => 0,
-    };
-    let general = match (&machine.cpu.vendor, generic) {
-        (Vendor::Intel, Some(9)) => 0,
-        _ => u64::MAX,
-    };
-    // An event whose only counter is missing keeps all general ones: the kernel may know better.
-    let constraint = facts.map(|facts| match facts.and(CounterMask::from_bits(general, fixed)) {
-        CounterMask::EMPTY => CounterMask::from_bits(facts.general_bits(), 0),
-        own => own,
-    });
-    let wide = code.is_some_and(|code| is_large_increment(machine, code));
+    let generic = generic.and_then(FixedGeneric::of_config);
+    let generic = generic.or_else(|| FixedGeneric::of_raw(vendor, code?));
+    let constraint = known.map(|known| kernel_constraint(vendor, generic, known));
+    let wide = code.is_some_and(|code| is_large_increment(&machine.cpu, code));
     PerfEvent { constraint, wide, ..part }
-}
-
-/// The generic event of a code, among those that have a fixed counter.
-///
-/// # Source
-///
-/// Linux `arch/x86/events/intel/core.c`, `FIXED_EVENT_CONSTRAINT`; `drivers/perf/arm_pmuv3.c`,
-/// `ARMV8_PMUV3_PERFCTR_CPU_CYCLES`.
-fn generic_of(machine: &Machine, config: u64) -> Option<u64> {
-    match (&machine.cpu.vendor, config) {
-        (Vendor::Intel, 0xc0) => Some(1),
-        (Vendor::Intel, 0x3c) | (Vendor::Arm, 0x11) => Some(0),
-        (Vendor::Intel, 0x300) => Some(9),
-        _ => None,
-    }
-}
-
-/// Whether a code on AMD takes two counters.
-///
-/// # Source
-///
-/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: event 3 from family 17h on.
-fn is_large_increment(machine: &Machine, config: u64) -> bool {
-    let is_zen = matches!(machine.cpu.id, CpuId::X86 { family: 0x17.., .. });
-    let is_amd = matches!(machine.cpu.vendor, Vendor::Amd | Vendor::Hygon);
-    is_amd && is_zen && config & 0xf_0000_00ff == 0x03
 }
 
 fn raw(code: u64, request: &EventRequest, machine: &Machine) -> Event {
@@ -538,8 +492,12 @@ fn vendors_event(
 
 fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machine) -> Result<Event> {
     // A missing core PMU is a property of this machine, not a mistake of the user.
-    let core = matches!(name, "cpu" | "cpu_core" | "cpu_atom" | "cpu_lowpower") || name.starts_with("armv8");
-    if core && !has_core_pmu(machine) {
+    let is_core = match CorePmuName::of(name) {
+        Some(CorePmuName::CoreType(core_type)) => matches!(core_type, "core" | "atom" | "lowpower"),
+        Some(CorePmuName::Cpu | CorePmuName::Arm) => true,
+        Some(CorePmuName::Apple) | None => false,
+    };
+    if is_core && !has_core_pmu(machine) {
         let other = of_software(terms, request, machine);
         let reason = format!("the kernel has no PMU named {name} here{}", other.unwrap_or_default());
         return Ok(unsupported(request, reason));

@@ -104,11 +104,10 @@ impl Filter {
     }
 
     fn fits(&self, cpu: &Cpu<'_>, entry: &Entry<'_>) -> bool {
-        let counters = entry.counters();
-        let all = counters.is_empty();
-        self.counter
-            .is_none_or(|counter| counters.contains(counter) || (all && cpu.counters().contains(counter)))
-            && (!self.fixed || counters.fixed_bits() != 0)
+        let counters = entry.counters().unwrap_or(cpu.counters());
+        let is_fixed = entry.counters().is_some_and(|counters| counters.fixed_bits() != 0);
+        self.counter.is_none_or(|counter| counters.contains(counter))
+            && (!self.fixed || is_fixed)
             && self.deprecated.is_none_or(|wanted| entry.deprecated() == wanted)
             && self.pattern.fits(entry.name(), || glossary::spell(entry.name(), cpu.family()))
     }

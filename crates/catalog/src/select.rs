@@ -101,7 +101,9 @@ fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Res
         let found = (cpu.family() != Family::RiscV).then(|| entries_of(&cpu, &coded));
         let entry = found.into_iter().flatten().next();
         let mut coded = entry.map_or(coded, |entry| of(&entry));
-        coded.counters = coded.counters.or(fixed_for(&cpu, &words));
+        let fixed = fixed_for(&cpu, &words);
+        let named = coded.counters.map(|counters| counters.or(fixed));
+        coded.counters = named.or((!fixed.is_empty()).then_some(fixed));
         let notes = entry.map(|entry| format!("the kernel counts {}", entry.name())).into_iter().collect();
         return Ok(vec![Selected {
             name: generic.name.clone(),
@@ -185,7 +187,7 @@ fn code_of(cpu: &Cpu<'_>, words: &ConfigWords) -> Coded {
     let event = decoded.events.into_iter().next();
     event.map_or_else(
         || Coded { config: Some(words.config), ..Coded::default() },
-        |event| Coded { code: event.code, config: event.config, counters: CounterMask::EMPTY },
+        |event| Coded { code: event.code, config: event.config, counters: None },
     )
 }
 
@@ -223,14 +225,13 @@ fn by_words<'a>(cpu: Cpu<'a>, words: ConfigWords, request: &EventRequest) -> Res
         false => vec![format!("the code of {}", names.join(", "))],
     };
     let entry = found.into_iter().next();
-    let coded =
-        Coded { counters: entry.map_or(CounterMask::EMPTY, |entry| counters_of(&entry, &coded)), ..coded };
+    let coded = Coded { counters: entry.and_then(|entry| counters_of(&entry, &coded)), ..coded };
     let kernel = Generic { name: request.text.clone(), config: words.config, config1: words.config1 };
     Ok(vec![Selected { name: request.text.clone(), entry, coded, generic: Some(kernel), notes }])
 }
 
 /// The counters that may count an entry by this one of its codes.
-fn counters_of(entry: &Entry<'_>, coded: &Coded) -> CounterMask {
+fn counters_of(entry: &Entry<'_>, coded: &Coded) -> Option<CounterMask> {
     let other = entry.also().find(|also| also.code == coded.code && also.code != entry.code());
     other.map_or(entry.counters(), |also| also.counters)
 }
@@ -258,7 +259,7 @@ fn by_terms<'a>(cpu: Cpu<'a>, terms: &[Term], request: &EventRequest) -> Result<
     }
     let found = entries_of(&cpu, &coded);
     let entry = found.into_iter().next();
-    coded.counters = entry.map_or(CounterMask::EMPTY, |entry| counters_of(&entry, &coded));
+    coded.counters = entry.and_then(|entry| counters_of(&entry, &coded));
     coded.config = entry.filter(|entry| entry.code() == coded.code).and_then(|entry| entry.config());
     Ok(vec![Selected { name: request.text.clone(), entry, coded, generic: None, notes: Vec::new() }])
 }
@@ -373,7 +374,7 @@ pub(crate) fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -
     }
     if is_flag(&term.name) || matches!(term.name.as_str(), "cmask" | "event" | "umask" | "umask2") {
         // A fixed counter supports none of this.
-        coded.counters = CounterMask::from_bits(coded.counters.general_bits(), 0);
+        coded.counters = coded.general_alone();
     }
     Ok(())
 }
@@ -673,8 +674,8 @@ mod tests {
                     continue;
                 };
                 let decoded = crate::decode::decode_perf(&cpu, words, None);
-                let fixed = encoding.selected.coded.counters.general_bits() == 0
-                    && encoding.selected.coded.counters.fixed_bits() != 0;
+                let coded = &encoding.selected.coded;
+                let fixed = coded.general_alone().is_none() && coded.fixed_bits() != 0;
                 let found = decoded.names.iter().flatten().any(|name| *name == encoding.selected.name);
                 assert!(
                     found || fixed,

@@ -91,10 +91,10 @@ fn is_offcore(register: cyclometer_core::event::ExtraRegisterKind) -> bool {
 
 /// The counters of a PMU that a vendor names for an event; the general ones if it names none. A pin leaves
 /// one: the general counter of that number, or else the fixed one.
-pub fn usable(all: CounterMask, named: CounterMask, pin: Option<u8>) -> CounterMask {
-    let own = match named.is_empty() {
-        true => CounterMask::from_bits(all.general_bits(), 0),
-        false => named.and(all),
+pub fn usable(all: CounterMask, named: Option<CounterMask>, pin: Option<u8>) -> CounterMask {
+    let own = match named {
+        None => CounterMask::from_bits(all.general_bits(), 0),
+        Some(named) => named.and(all),
     };
     match pin {
         None => own,

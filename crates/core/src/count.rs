@@ -208,6 +208,21 @@ pub enum Provenance {
 }
 
 impl Provenance {
+    /// Every provenance.
+    pub const ALL: [Provenance; 6] = [
+        Provenance::Hardware,
+        Provenance::Kernel,
+        Provenance::Counted,
+        Provenance::Modelled,
+        Provenance::Simulated,
+        Provenance::Nvml,
+    ];
+
+    /// The provenance with this word.
+    pub fn named(word: &str) -> Option<Provenance> {
+        Provenance::ALL.into_iter().find(|known| known.word() == word)
+    }
+
     /// The word used in JSON and CSV.
     pub fn word(self) -> &'static str {
         match self {

@@ -194,8 +194,8 @@ pub struct Event {
     pub unit: Unit,
     /// Candidates, best first; empty when this machine cannot count the event.
     pub candidates: Vec<Candidate>,
-    /// The reason why there is no candidate; empty when there is one.
-    pub unsupported: String,
+    /// The reason why there is no candidate; `None` when there is one.
+    pub unsupported: Option<String>,
     /// Available sources that cannot count the event, each with the reason.
     pub lacking: Vec<(Rung, String)>,
     /// Remarks for readers of the value (`last-level cache on Intel, L2 on AMD`).
@@ -214,7 +214,7 @@ impl Event {
             pin: None,
             unit,
             candidates,
-            unsupported: String::new(),
+            unsupported: None,
             lacking: Vec::new(),
             notes: Vec::new(),
         }

@@ -600,7 +600,7 @@ pub struct CounterAt {
 impl CounterAt {
     /// The counter of a cell, read through the kernel.
     pub fn of(cell: Cell) -> CounterAt {
-        CounterAt { slot: cell.slot, at: cell.at, way: ReadWay::Kernel(String::new()), partial: cell.partial }
+        CounterAt { slot: cell.slot, at: cell.at, way: ReadWay::Kernel(None), partial: cell.partial }
     }
 }
 
@@ -611,8 +611,8 @@ pub enum ReadWay {
     /// counter.
     #[doc(alias = "rdpmc")]
     UserSpace,
-    /// By a system call, with the reason; empty where there is no alternative.
-    Kernel(String),
+    /// By a system call, with the reason; `None` where there is no alternative.
+    Kernel(Option<String>),
 }
 
 /// A raw value with its times, as it is read many times a second.

@@ -100,8 +100,8 @@ pub struct Sharing {
     pub sets: Vec<Vec<SlotId>>,
     /// A lower bound of the number of sets, whatever the counter assignment.
     pub lower_bound: usize,
-    /// The reason for the bound, in words; empty where it is trivial.
-    pub because: String,
+    /// The reason for the bound, in words; `None` where it is trivial.
+    pub because: Option<String>,
     /// Sets of [`Intent::together`], by index, that do not fit on the counters, with the reason.
     pub divided: Vec<(usize, String)>,
     /// Weak groups that do not fit on the counters: their events are counted one by one.

@@ -27,13 +27,41 @@ pub struct KernelPmu {
 }
 
 impl KernelPmu {
-    /// Whether the device is a core PMU: it counts for tasks what CPU cores do.
-    ///
-    /// x86 names them `cpu`, `cpu_core`, `cpu_atom`, `cpu_lowpower`; Arm gives them a `cpus` file;
-    /// RISC-V's is `cpu`; an uncore device has a `cpumask` instead.
+    /// Whether the device is a core PMU: it counts for tasks what CPU cores do. Arm gives them a `cpus` file;
+    /// an uncore device has a `cpumask` instead.
     pub fn is_core(&self) -> bool {
-        let named = self.name == "cpu" || self.name.starts_with("cpu_") || self.name.starts_with("armv");
-        self.cpumask.is_none() && (named || is_of_apple(&self.name) || self.cpus.is_some())
+        let named = CorePmuName::of(&self.name).is_some();
+        self.cpumask.is_none() && (named || self.cpus.is_some())
+    }
+}
+
+/// The kernel's driver of a core PMU, by the name of the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CorePmuName<'a> {
+    /// `cpu`: x86 without core types, and RISC-V.
+    Cpu,
+    /// `cpu_core`, `cpu_atom`, `cpu_lowpower`: the core type of an x86 hybrid.
+    CoreType(&'a str),
+    /// `armv8_cortex_a53` and the like.
+    Arm,
+    /// `apple_firestorm_pmu` and the like.
+    Apple,
+}
+
+impl<'a> CorePmuName<'a> {
+    /// The driver that names a device so; `None` for other devices.
+    ///
+    /// # Source
+    ///
+    /// Linux `arch/x86/events/intel/core.c`, `drivers/perf/arm_pmuv3.c`, `drivers/perf/riscv_pmu_sbi.c`,
+    /// `drivers/perf/apple_m1_cpu_pmu.c`.
+    pub fn of(name: &'a str) -> Option<CorePmuName<'a>> {
+        match name.strip_prefix("cpu_") {
+            Some(core_type) => Some(CorePmuName::CoreType(core_type)),
+            None if name == "cpu" => Some(CorePmuName::Cpu),
+            None if name.starts_with("armv") => Some(CorePmuName::Arm),
+            None => is_of_apple(name).then_some(CorePmuName::Apple),
+        }
     }
 }
 
@@ -221,6 +249,21 @@ fn mask(width: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_pmu_is_known_by_the_name_that_its_driver_gives_it() {
+        for (name, expected) in [
+            ("cpu", Some(CorePmuName::Cpu)),
+            ("cpu_atom", Some(CorePmuName::CoreType("atom"))),
+            ("armv8_cortex_a53", Some(CorePmuName::Arm)),
+            ("apple_icestorm_pmu", Some(CorePmuName::Apple)),
+            ("cpum_cf", None),
+            ("uncore_imc_0", None),
+            ("msr", None),
+        ] {
+            assert_eq!(CorePmuName::of(name), expected, "{name}");
+        }
+    }
 
     #[test]
     fn a_set_of_pmus_has_each_once_and_is_never_empty() {

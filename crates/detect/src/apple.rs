@@ -17,16 +17,16 @@ struct AppleChip {
     performance: &'static str,
     /// Microarchitecture of the efficiency cores.
     efficiency: &'static str,
-    /// Width of the counters in bits, 0 when not known. One bit less counts: the top one raises the
+    /// Width of the counters in bits; `None` when not known. One bit less counts: the top one raises the
     /// interrupt.
-    width_bits: u32,
+    width_bits: Option<u32>,
 }
 
 const fn chip(
     cpufamily: u32,
     id: &'static str,
     [performance, efficiency]: [&'static str; 2],
-    width_bits: u32,
+    width_bits: Option<u32>,
 ) -> AppleChip {
     AppleChip { cpufamily, id, performance, efficiency, width_bits }
 }
@@ -38,21 +38,21 @@ const fn chip(
 /// xnu `osfmk/mach/machine.h`, `pexpert/pexpert/arm64/H13.h` to `H16.h`; jiegec/apple-pmu README (from M5 on
 /// and A18, the only source); Linux `drivers/perf/apple_m1_cpu_pmu.c` for the names of cores.
 const CHIPS: &[AppleChip] = &[
-    chip(0x1b58_8bb3, "apple-m1", ["Firestorm", "Icestorm"], 48),
-    chip(0xda33_d83d, "apple-m2", ["Avalanche", "Blizzard"], 64),
-    chip(0x8765_edea, "apple-m3", ["Everest", "Sawtooth"], 64),
-    chip(0x2876_f5b5, "apple-m3", ["Everest", "Sawtooth"], 64),
-    chip(0xfa33_415e, "apple-m3", ["Everest", "Sawtooth"], 64),
-    chip(0x5f4d_ea93, "apple-m3", ["Everest", "Sawtooth"], 64),
-    chip(0x7201_5832, "apple-m3", ["Everest", "Sawtooth"], 64),
-    chip(0x6f51_29ac, "apple-m4", ["Donan P-core", "Donan E-core"], 64),
-    chip(0x17d5_b93a, "apple-m4", ["Brava P-core", "Brava E-core"], 64),
-    chip(0x2045_26d0, "apple-m4", ["Tupai P-core", "Tupai E-core"], 0),
-    chip(0x75d4_acb9, "apple-m4", ["Tahiti P-core", "Tahiti E-core"], 0),
-    chip(0x1d5a_87e8, "apple-m5", ["Hidra P-core", "Hidra E-core"], 64),
-    chip(0xf76c_5b1a, "apple-m5", ["Sotra P-core", "Sotra M-core"], 64),
-    chip(0x01d7_a72b, "apple-m5", ["Tilos P-core", "Tilos E-core"], 0),
-    chip(0xab34_5f09, "apple-m5", ["Thera P-core", "Thera E-core"], 0),
+    chip(0x1b58_8bb3, "apple-m1", ["Firestorm", "Icestorm"], Some(48)),
+    chip(0xda33_d83d, "apple-m2", ["Avalanche", "Blizzard"], Some(64)),
+    chip(0x8765_edea, "apple-m3", ["Everest", "Sawtooth"], Some(64)),
+    chip(0x2876_f5b5, "apple-m3", ["Everest", "Sawtooth"], Some(64)),
+    chip(0xfa33_415e, "apple-m3", ["Everest", "Sawtooth"], Some(64)),
+    chip(0x5f4d_ea93, "apple-m3", ["Everest", "Sawtooth"], Some(64)),
+    chip(0x7201_5832, "apple-m3", ["Everest", "Sawtooth"], Some(64)),
+    chip(0x6f51_29ac, "apple-m4", ["Donan P-core", "Donan E-core"], Some(64)),
+    chip(0x17d5_b93a, "apple-m4", ["Brava P-core", "Brava E-core"], Some(64)),
+    chip(0x2045_26d0, "apple-m4", ["Tupai P-core", "Tupai E-core"], None),
+    chip(0x75d4_acb9, "apple-m4", ["Tahiti P-core", "Tahiti E-core"], None),
+    chip(0x1d5a_87e8, "apple-m5", ["Hidra P-core", "Hidra E-core"], Some(64)),
+    chip(0xf76c_5b1a, "apple-m5", ["Sotra P-core", "Sotra M-core"], Some(64)),
+    chip(0x01d7_a72b, "apple-m5", ["Tilos P-core", "Tilos E-core"], None),
+    chip(0xab34_5f09, "apple-m5", ["Thera P-core", "Thera E-core"], None),
 ];
 
 /// MIDR part numbers (implementer 0x61), the efficiency cores' and the performance cores', and the family.
@@ -188,7 +188,7 @@ fn pmu_facts(chip: Option<&AppleChip>, counters: CounterMask) -> PmuFacts {
         Some(chip) => PmuFacts {
             version: None,
             counters,
-            counter_width_bits: Some(chip.width_bits),
+            counter_width_bits: chip.width_bits,
             implemented: None,
             source: "table of Apple's chips".to_owned(),
         },

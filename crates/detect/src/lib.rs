@@ -19,6 +19,7 @@ mod access;
 mod amd;
 mod apple;
 mod arm;
+mod caches;
 mod capabilities;
 mod container;
 mod cores;
@@ -44,6 +45,7 @@ use cyclometer_core::CpuSet;
 use cyclometer_core::machine::{Architecture, Machine, Os};
 
 pub use apple::with_power_counters;
+pub use caches::cache_geometry;
 pub use cyclometer_sys::tracer_call::TracerCall;
 pub use facts::{AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, ProcessAccounts, TraceRefusal};
 pub use host::HostFacts;

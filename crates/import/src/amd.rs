@@ -71,7 +71,7 @@ fn event(record: &JsonRecord<'_>) -> ImportResult<TableEvent> {
     Ok(TableEvent {
         name: record.name().to_owned(),
         code,
-        counters: if code.select == LARGE_INCREMENT { MERGED } else { COUNTERS },
+        counters: Some(if code.select == LARGE_INCREMENT { MERGED } else { COUNTERS }),
         deprecated: record.flag("Deprecated")?,
         about: words::line(record.text("BriefDescription")?),
         ..TableEvent::default()
@@ -92,7 +92,7 @@ mod tests {
             r#"[{"EventName": "op_cache_hit_miss.op_cache_hit", "EventCode": "0x28f", "UMask": "0x03"}]"#,
         );
         assert_eq!((events[0].code.select, events[0].code.umask), (0x28f, 3));
-        assert_eq!(events[0].counters, COUNTERS);
+        assert_eq!(events[0].counters, Some(COUNTERS));
         let error = core_events(br#"[{"EventName": "a", "EventCode": "0x1000"}]"#).unwrap_err();
         assert_eq!(error.to_string(), "a, EventCode: 0x1000 is more than 0xfff");
     }
@@ -114,7 +114,7 @@ mod tests {
     fn events_with_large_increments_need_an_even_counter() {
         let events =
             read(r#"[{"EventName": "fp_ret_sse_avx_ops.all", "EventCode": "0x03", "UMask": "0xff"}]"#);
-        assert_eq!(events[0].counters.general_bits(), 0b01_0101);
+        assert_eq!(events[0].counters.unwrap().general_bits(), 0b01_0101);
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub struct ArmFile {
     pub part: Option<(u32, u32)>,
     /// Version of the architecture: `armv8.2-a`, `armv9.3`.
     pub architecture: String,
-    /// Version of the PMU: 2 or 3; 0 where the file names none.
-    pub pmu_version: u32,
+    /// Version of the PMU: 2 or 3; `None` where the file names none.
+    pub pmu_version: Option<u32>,
     /// Event counters, without the cycle counter; `None` where the file does not say.
     pub counters: Option<u32>,
     /// The day on which the file was made, `2025-01-17`; empty where it has none.
@@ -155,9 +155,9 @@ fn telemetry_event((name, value): (&String, &Value)) -> ImportResult<ArmEvent> {
 }
 
 /// The version in `pmuv3` and `pmu_v3`.
-fn pmu_version(text: &str) -> u32 {
+fn pmu_version(text: &str) -> Option<u32> {
     let digits = text.trim_start_matches("pmu").trim_start_matches('_').trim_start_matches('v');
-    digits.parse().ok().filter(|version| *version <= 3).unwrap_or(0)
+    digits.parse().ok().filter(|version| (1..=3).contains(version))
 }
 
 /// The day in `Fri Jan 17 16:05:21 2025` and `08 Aug 10:54:04 2025`; empty where there is none.
@@ -192,7 +192,7 @@ mod tests {
     fn a_core_and_its_events_are_read() {
         let file = data(DATA.as_bytes()).unwrap();
         assert_eq!((file.title.as_str(), file.part), ("Example N1", Some((0x41, 0xd0c))));
-        assert_eq!((file.pmu_version, file.counters, file.date.as_str()), (3, Some(6), "2025-01-17"));
+        assert_eq!((file.pmu_version, file.counters, file.date.as_str()), (Some(3), Some(6), "2025-01-17"));
         let events: Vec<_> = file.events.iter().map(|e| (e.code, e.name.as_str())).collect();
         assert_eq!(events, [(0x11, "CPU_CYCLES"), (0x1b, "INST_SPEC"), (0xc0, "")]);
         assert_eq!(file.events[1].manual_name, "INT_SPEC");

@@ -43,6 +43,9 @@ const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 /// ARM-software/data `pmu/*.json`, `counters`.
 pub const USUAL_COUNTERS: u32 = 6;
 
+/// The version of the PMU of a core whose file names none.
+const USUAL_VERSION: u32 = 3;
+
 /// The events that every PMUv3 counts.
 ///
 /// # Source
@@ -129,14 +132,15 @@ fn new_event(name: &str, code: u16) -> TableEvent {
     TableEvent { name: name.to_owned(), code, ..TableEvent::default() }
 }
 
-/// The counters that may count an event, of those there are.
-pub fn counters_of(code: u16, counters: CounterMask) -> CounterMask {
+/// The counters that may count an event, of those there are; `None` where these are unknown.
+pub fn counters_of(code: u16, counters: CounterMask) -> Option<CounterMask> {
     let general = counters.general_bits();
-    match code {
+    let own = match code {
         CPU_CYCLES => counters,
         CHAIN => CounterMask::from_bits(general & ODD, 0),
         _ => CounterMask::from_bits(general, 0),
-    }
+    };
+    (!own.is_empty()).then_some(own)
 }
 
 /// The kind of PMU that an architecture brings.
@@ -161,7 +165,7 @@ impl ArmPmu {
     /// counters have 64 bits from FEAT_PMUv3p5 (Armv8.5, hence all of Armv9) on and 32 before.
     pub fn of(file: &ArmFile) -> ArmPmu {
         let (major, minor) = architecture(&file.architecture);
-        let version = if file.pmu_version == 0 { 3 } else { file.pmu_version };
+        let version = file.pmu_version.unwrap_or(USUAL_VERSION);
         ArmPmu {
             version,
             counters: file.counters.unwrap_or(USUAL_COUNTERS),
@@ -181,7 +185,7 @@ impl ArmPmu {
             cpu: cpu.to_owned(),
             title: title.to_owned(),
             family: Family::Arm,
-            pmu_version: self.version,
+            pmu_version: Some(self.version),
             selector_bits: Some(self.selector_bits),
             counter_width: Some(CounterWidth::carrying(self.counter_width_bits)),
             counters: self.mask(),
@@ -251,9 +255,9 @@ mod tests {
     #[test]
     fn only_cycles_can_use_the_cycle_counter_and_a_chain_needs_an_odd_one() {
         let mask = CounterMask::from_bits(0x3f, 1 << CYCLE_COUNTER);
-        assert_eq!(counters_of(CPU_CYCLES, mask), mask);
-        assert_eq!(counters_of(8, mask), CounterMask::from_bits(0x3f, 0));
-        assert_eq!(counters_of(CHAIN, mask), CounterMask::from_bits(0x2a, 0));
+        assert_eq!(counters_of(CPU_CYCLES, mask), Some(mask));
+        assert_eq!(counters_of(8, mask), Some(CounterMask::from_bits(0x3f, 0)));
+        assert_eq!(counters_of(CHAIN, mask), Some(CounterMask::from_bits(0x2a, 0)));
     }
 
     #[test]
@@ -264,12 +268,12 @@ mod tests {
             let pmu = ArmPmu::of(&file);
             (pmu.selector_bits, pmu.counter_width_bits)
         };
-        assert_eq!(pmu("armv7-a", 2), (8, 32));
-        assert_eq!(pmu("armv8-a", 3), (10, 32));
-        assert_eq!(pmu("armv8.2-a", 3), (16, 32));
-        assert_eq!(pmu("armv8.4-r", 3), (16, 32));
-        assert_eq!(pmu("armv9-a", 3), (16, 64));
-        assert_eq!(pmu("armv9.3", 3), (16, 64));
+        assert_eq!(pmu("armv7-a", Some(2)), (8, 32));
+        assert_eq!(pmu("armv8-a", Some(3)), (10, 32));
+        assert_eq!(pmu("armv8.2-a", Some(3)), (16, 32));
+        assert_eq!(pmu("armv8.4-r", Some(3)), (16, 32));
+        assert_eq!(pmu("armv9-a", Some(3)), (16, 64));
+        assert_eq!(pmu("armv9.3", Some(3)), (16, 64));
     }
 
     #[test]

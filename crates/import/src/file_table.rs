@@ -94,7 +94,8 @@ impl FileDescription<'_> {
     /// Intel's own format, and Linux's of the same data.
     fn intel(&self, bytes: &[u8]) -> ImportResult<CpuTable> {
         let file = intel::file(bytes, self.cpu.and_then(device))?;
-        let union = file.events.iter().fold(CounterMask::EMPTY, |all, event| all.or(event.counters));
+        let union =
+            file.events.iter().filter_map(|event| event.counters).fold(CounterMask::EMPTY, CounterMask::or);
         let mut header = self.header("", || Header {
             family: Family::Intel,
             selector_bits: Some(8),

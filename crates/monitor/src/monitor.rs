@@ -259,7 +259,8 @@ fn skipped(plan: &Plan, steps: &mut Vec<LadderStep>) {
             steps.push(LadderStep::refused(Some(&line.event.name), skipped.rung.word(), because, next));
         }
         if line.skipped.is_empty() && line.candidate().is_none() {
-            let because = (ErrorKind::EventUnsupported, line.event.unsupported.clone());
+            let reason = line.event.unsupported.as_deref().unwrap_or("no source counts it").to_owned();
+            let because = (ErrorKind::EventUnsupported, reason);
             steps.push(LadderStep::refused(Some(&line.event.name), "this machine", because, "not counted"));
         }
     }
@@ -276,7 +277,7 @@ fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
         let way = ways.map(|counter| &counter.counter.way).next();
         match way {
             Some(ReadWay::UserSpace) => steps.push(LadderStep::works(event, READ)),
-            Some(ReadWay::Kernel(reason)) if !reason.is_empty() => {
+            Some(ReadWay::Kernel(Some(reason))) => {
                 let because = (ErrorKind::NoUserAccess, reason.clone());
                 steps.push(LadderStep::refused(event, READ, because, "read through the kernel"));
             }

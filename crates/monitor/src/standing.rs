@@ -327,7 +327,7 @@ mod tests {
             intent: Intent::default(),
         };
         let at = At { pmu: "pmu".to_owned(), cpu: Some(0), ..At::default() };
-        let way = ReadWay::Kernel(String::new());
+        let way = ReadWay::Kernel(None);
         let counters = vec![CounterAt { slot: SlotId(0), at, way, partial: None }];
         StandingCounters {
             plan,

@@ -131,7 +131,7 @@ fn ungroup(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
         let names: Vec<&str> = members.iter().map(|i| plan.lines[*i].event.name.as_str()).collect();
         return Err(match refusal.kind {
             RefusalKind::GroupMixed => mixed(&names, refusal),
-            _ => too_large(&names, ""),
+            _ => too_large(&names, None),
         });
     }
     let step = step(&plan, slot, refusal, "counted the weak group's events one by one");

@@ -47,9 +47,10 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
     event.candidates.retain(|candidate| candidate.rung == only);
     let lacking = event.lacking.iter().find(|(rung, _)| *rung == only);
     match lacking {
-        Some((_, reason)) => event.unsupported = reason.clone(),
+        Some((_, reason)) => event.unsupported = Some(reason.clone()),
         None if had && event.candidates.is_empty() => {
-            event.unsupported = format!("the source '{only}' that was asked for does not count it");
+            let reason = format!("the source '{only}' that was asked for does not count it");
+            event.unsupported = Some(reason);
         }
         None => {}
     }
@@ -59,7 +60,7 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
 fn route_one(event: Event, machine: &Machine, intent: &Intent) -> PlanLine {
     let skipped = Vec::new();
     if event.candidates.is_empty() {
-        let reason = event.unsupported.clone();
+        let reason = event.unsupported.clone().unwrap_or_else(|| NO_SOURCE.to_owned());
         return PlanLine { event, outcome: Outcome::NotCounted(Count::NotSupported { reason }), skipped };
     }
     let line = PlanLine { outcome: chosen(&event, 0), event, skipped };
@@ -125,10 +126,16 @@ fn missing(line: &PlanLine) -> &str {
     let best = skipped().find(of_this_system).or_else(|| skipped().find(asks_nobody));
     match best.or_else(|| skipped().find(would_work)) {
         Some(skipped) => &skipped.reason,
-        None if !line.event.unsupported.is_empty() => &line.event.unsupported,
-        None => line.skipped.first().map_or("no source counts it", |first| first.reason.as_str()),
+        None => match (&line.event.unsupported, line.skipped.first()) {
+            (Some(reason), _) => reason,
+            (None, Some(first)) => &first.reason,
+            (None, None) => NO_SOURCE,
+        },
     }
 }
+
+/// The reason where nothing more is known.
+const NO_SOURCE: &str = "no source counts it";
 
 /// Whether the cause that keeps a source from counting can be lifted. The causes of registers count only
 /// where these were requested.
@@ -360,8 +367,8 @@ mod tests {
         assert_eq!(outcome(forbidden, missing, core_event("cycles")), supported);
         let mut of_registers = core_event("cycles");
         of_registers.candidates[0].rung = Rung::Msr;
-        of_registers.unsupported = "no PMU named cpu".to_owned();
-        let reason = of_registers.unsupported.clone();
+        let reason = "no PMU named cpu".to_owned();
+        of_registers.unsupported = Some(reason.clone());
         let unsupported = Outcome::NotCounted(Count::NotSupported { reason });
         assert_eq!(outcome(missing, missing, of_registers), unsupported, "root would not help");
     }
@@ -445,7 +452,7 @@ mod tests {
             machine.ladder.rungs.push(RungState { rung: Rung::Msr, works, causes: vec![cause] });
             let mut event = core_event("cpu/instructions/");
             event.candidates[0].rung = Rung::Msr;
-            event.unsupported = "the kernel has no PMU named cpu here".to_owned();
+            event.unsupported = Some("the kernel has no PMU named cpu here".to_owned());
             let lines = route(vec![event], &machine, &Intent::default());
             let Outcome::NotCounted(count) = &lines[0].outcome else { panic!("{lines:?}") };
             count.reason().unwrap_or_default()

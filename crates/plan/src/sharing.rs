@@ -282,7 +282,7 @@ impl<'a> Cores<'a> {
     fn too_large(&self, members: &[usize], conflict: &Conflict, names: &ProblemNames<'_>) -> Error {
         let mut members: Vec<&str> = members.iter().map(|i| self.demands[*i].slot.name.as_str()).collect();
         members.dedup();
-        too_large(&members, &names.conflict(conflict))
+        too_large(&members, Some(&names.conflict(conflict)))
     }
 
     /// As many sets, with cycles and instructions in each of them: both, or one.
@@ -461,8 +461,8 @@ pub fn taken_by_watchdog(machine: &Machine, all: CounterMask) -> CounterMask {
 }
 
 /// The error for a group that cannot count as one.
-pub(crate) fn too_large(names: &[&str], why: &str) -> Error {
-    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+pub(crate) fn too_large(names: &[&str], why: Option<&str>) -> Error {
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
     Error::new(
         ErrorKind::HardwareLimit,
         format!("the group {{{}}} does not fit on the PMU{why}", names.join(",")),

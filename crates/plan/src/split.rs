@@ -36,7 +36,7 @@ pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Fall
         _ => {
             sharing.sets.push(homeless);
             sharing.found_by_trial += 1;
-            sharing.because.clone_from(&text);
+            sharing.because = Some(text.clone());
         }
     }
     drop_needless(sharing);

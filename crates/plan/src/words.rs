@@ -31,10 +31,10 @@ impl ProblemNames<'_> {
         }
     }
 
-    /// Why there are no fewer passes; empty where that is plain.
-    pub fn certificate(&self, certificate: &Certificate) -> String {
-        match certificate {
-            Certificate::Nothing | Certificate::One => String::new(),
+    /// Why there are no fewer passes; `None` where that is plain.
+    pub fn certificate(&self, certificate: &Certificate) -> Option<String> {
+        Some(match certificate {
+            Certificate::Nothing | Certificate::One => return None,
             Certificate::Counters { pmu, counters, events } => {
                 let mut each = events.clone();
                 each.sort_unstable();
@@ -73,11 +73,11 @@ impl ProblemNames<'_> {
             Certificate::Alone { events, others } => {
                 let alone = format!("{} can only be counted alone", self.listed(events));
                 match self.certificate(others) {
-                    others if others.is_empty() => alone,
-                    others => format!("{alone}; {others}"),
+                    None => alone,
+                    Some(others) => format!("{alone}; {others}"),
                 }
             }
-        }
+        })
     }
 
     fn set(&self, events: &[usize]) -> String {
@@ -124,10 +124,10 @@ impl ProblemNames<'_> {
     }
 }
 
-/// How the bound follows from a certificate: `25 / 3 = 8.3, so 9 passes`; empty where there is nothing to
+/// How the bound follows from a certificate: `25 / 3 = 8.3, so 9 passes`; `None` where there is nothing to
 /// divide.
-pub fn sum(certificate: &Certificate) -> String {
-    match certificate {
+pub fn sum(certificate: &Certificate) -> Option<String> {
+    Some(match certificate {
         Certificate::Counters { counters, events, .. } => divided(events.len(), counters.len() as usize),
         Certificate::Registers { registers, events, .. } => divided(events.len(), registers.len()),
         Certificate::Apart { sets } => divided(sets.len(), 1),
@@ -135,8 +135,8 @@ pub fn sum(certificate: &Certificate) -> String {
         Certificate::Nothing
         | Certificate::One
         | Certificate::Searched { .. }
-        | Certificate::Alone { .. } => String::new(),
-    }
+        | Certificate::Alone { .. } => return None,
+    })
 }
 
 fn divided(wanted: usize, places: usize) -> String {
@@ -185,7 +185,6 @@ mod tests {
         let registers = vec![ExtraRegisterKind::OffcoreResponse0, ExtraRegisterKind::OffcoreResponse1];
         let counters = |n| CounterMask::first(n, 0);
         for (certificate, expected) in [
-            (Certificate::One, ""),
             (
                 Certificate::Counters { pmu, counters: counters(2), events: events.clone() },
                 "3 events of cpu can only use counters 0-1",
@@ -217,8 +216,9 @@ mod tests {
                 "of 2 groups of cpu no more than 1 group fit on counters 0-3",
             ),
         ] {
-            assert_eq!(names().certificate(&certificate), expected);
+            assert_eq!(names().certificate(&certificate).as_deref(), Some(expected));
         }
+        assert_eq!(names().certificate(&Certificate::One), None);
     }
 
     #[test]
@@ -233,9 +233,8 @@ mod tests {
             (counters(25, 3), "25 / 3 = 8.3, so 9 passes"),
             (counters(2, 1), "2 passes"),
             (Certificate::Apart { sets: vec![vec![0], vec![1], vec![2]] }, "3 passes"),
-            (Certificate::One, ""),
         ] {
-            assert_eq!(sum(&certificate), expected);
+            assert_eq!(sum(&certificate).as_deref(), Some(expected));
         }
     }
 

@@ -31,7 +31,7 @@ pub fn render(
         }
         out += &format!("  {head}\n");
         let mut below = vec![(Style::Dim, tables.describe(entry.name(), cpu))];
-        below.push((Style::Dim, format!("{}; counters {}", code(entry), counters(entry.counters()))));
+        below.push((Style::Dim, format!("{}; counters {}", code(entry), counters(named(entry)))));
         if entry.deprecated() {
             below.push((Style::Caution, "deprecated by the vendor".to_owned()));
         }
@@ -46,6 +46,11 @@ pub fn render(
         }
     }
     out
+}
+
+/// The counters that the vendor names for an event; no counter where it names none.
+fn named(entry: &Entry<'_>) -> CounterMask {
+    entry.counters().unwrap_or(CounterMask::EMPTY)
 }
 
 fn header(cpu: &Cpu<'_>, count: usize, paint: Paint) -> String {
@@ -104,7 +109,7 @@ fn name_behind(name: &'static str) -> &'static str {
 pub fn classes(cpu: &Cpu<'_>, events: &[Entry<'_>], paint: Paint) -> String {
     let mut by_mask: BTreeMap<(u32, u64, u64), Vec<&str>> = BTreeMap::new();
     for entry in events {
-        let mask = entry.counters();
+        let mask = named(entry);
         let key = (mask.len(), mask.general_bits(), mask.fixed_bits());
         by_mask.entry(key).or_default().push(entry.name());
     }
@@ -132,8 +137,8 @@ pub fn json(cpu: &Cpu<'_>, events: &[Entry<'_>], tables: &EventTables) -> Vec<Va
             "name": entry.name(),
             "cpu": cpu.id(),
             "aliases": all.get(entry.name()).cloned().unwrap_or_default(),
-            "counters": numbers(entry.counters().general_bits()),
-            "fixed": fixed(entry.counters()),
+            "counters": numbers(named(entry).general_bits()),
+            "fixed": fixed(named(entry)),
             "deprecated": entry.deprecated(),
             "errata": entry.errata().collect::<Vec<_>>(),
             "event": format!("{:#x}", code.select),

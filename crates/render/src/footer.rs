@@ -187,10 +187,8 @@ fn in_passes(least: usize, most: usize) -> String {
 
 /// The reason why events share counters, if it is known.
 fn because(plan: &Plan) -> String {
-    match plan.sharing.because.as_str() {
-        "" => String::new(),
-        because => format!(", as {}", clean(because)),
-    }
+    let because = plan.sharing.because.as_ref();
+    because.map(|because| format!(", as {}", clean(because))).unwrap_or_default()
 }
 
 /// Whether the software PMU works and was left out only because it was not requested.

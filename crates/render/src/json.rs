@@ -149,7 +149,7 @@ fn sharing(plan: &Plan) -> Value {
     json!({
         "passes": sharing.sets.len(),
         "lower_bound": sharing.lower_bound,
-        "because": sharing.because,
+        "because": sharing.because.as_deref().unwrap_or_default(),
         "turns": plan.takes_turns(),
         "contradictions": sharing.contradictions,
     })

@@ -2,6 +2,7 @@
 
 use cyclometer_toolkit::Listing;
 use cyclometer_toolkit::catalogue::search::Pattern;
+use cyclometer_toolkit::core::CounterMask;
 use serde_json::{Value, json};
 
 use crate::counters::{counters, fixed, numbers};
@@ -37,8 +38,8 @@ fn entry(event: &Listing, paint: Paint) -> String {
     if !event.unit.symbol().is_empty() {
         about += &format!(", in {}", clean(event.unit.symbol()));
     }
-    if !event.counters.is_empty() {
-        about += &format!("; counters {}", counters(event.counters));
+    if let Some(named) = event.counters {
+        about += &format!("; counters {}", counters(named));
     }
     if event.deprecated {
         about += "; deprecated by the vendor";
@@ -71,8 +72,8 @@ pub fn json(events: &[&Listing]) -> Value {
             "available": event.available.is_ok(),
             "reason": event.available.as_ref().err(),
             "description": event.description,
-            "counters": (!event.counters.is_empty()).then(|| numbers(event.counters.general_bits())),
-            "fixed": fixed(event.counters),
+            "counters": event.counters.map(|counters| numbers(counters.general_bits())),
+            "fixed": fixed(event.counters.unwrap_or(CounterMask::EMPTY)),
             "deprecated": event.deprecated,
         })
     };

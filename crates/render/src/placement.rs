@@ -55,8 +55,7 @@ fn one(on: &PlacementOnCpu<'_>, explain: bool, paint: Paint) -> String {
         [pass] => single(&on.placement, pass, paint),
         passes => picture(&on.placement, passes, paint),
     };
-    let why = proof::certificate(&on.placement);
-    if !why.is_empty() {
+    if let Some(why) = proof::certificate(&on.placement) {
         out += &hanging("  why       ", &why, str::to_owned);
     }
     for line in held(on) {

@@ -89,7 +89,7 @@ fn certificate(placement: &Placement<'_>) -> Value {
         "groups": sets,
         "at_most": at_most,
         "alone": alone,
-        "because": proof::certificate(placement),
+        "because": proof::certificate(placement).unwrap_or_default(),
     })
 }
 

@@ -10,19 +10,20 @@ pub fn names<'p>(placement: &'p Placement<'_>) -> ProblemNames<'p> {
     ProblemNames { pmus: Vec::new(), events }
 }
 
-/// Why there are no fewer passes; empty where that needs no reason.
-pub fn certificate(placement: &Placement<'_>) -> String {
+/// Why there are no fewer passes; `None` where that needs no reason.
+pub fn certificate(placement: &Placement<'_>) -> Option<String> {
     let packing = &placement.packing;
-    let mut why = names(placement).certificate(&packing.certificate);
-    let sum = sum(&packing.certificate);
-    if !sum.is_empty() {
-        why += &format!(": {sum}");
-    }
-    if !packing.is_optimal() {
+    let why = names(placement).certificate(&packing.certificate);
+    let why = why.map(|why| match sum(&packing.certificate) {
+        Some(sum) => format!("{why}: {sum}"),
+        None => why,
+    });
+    let gave_up = (!packing.is_optimal()).then(|| {
         let found = number(packing.passes.len(), "pass");
-        why += &format!("; a search found {found} and gave up looking for fewer");
-    }
-    why
+        format!("a search found {found} and gave up looking for fewer")
+    });
+    let all: Vec<String> = why.into_iter().chain(gave_up).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Why some of these events cannot be counted at the same time: all that are confined to counters, where

@@ -263,7 +263,7 @@ fn event_json(event: &ReversedEvent, found: &Reversed) -> Value {
         "slopes": slopes.collect::<Vec<_>>(),
         "documented": event.documented.iter().map(|known| json!({
             "name": known.name,
-            "counters": counters(known.counters),
+            "counters": counters(known.counters.unwrap_or(CounterMask::EMPTY)),
         })).collect::<Vec<_>>(),
     })
 }

@@ -649,7 +649,7 @@ mod tests {
     fn turns_of_what_already_runs_are_told_without_a_hint_that_does_not_help() {
         let mut show = turning(&[200]);
         show.report.plan.intent.subject = IntentSubject::Running;
-        show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
+        show.report.plan.sharing.because = Some("4 events of cpu can only use 2 counters".into());
         let text = show.show(|results| render(results, false, Paint::NONE));
         let remark = "events shared counters in rotation, as 4 events of cpu can only use 2\n    counters\n";
         assert!(text.contains(remark), "{text}");

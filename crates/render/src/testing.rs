@@ -440,7 +440,7 @@ pub fn three_passes() -> Show {
     report.plan.sharing = Sharing {
         sets: sets.iter().map(|set| set.map(SlotId).to_vec()).collect(),
         lower_bound: 2,
-        because: "3 events of cpu can only use 1 counter".into(),
+        because: Some("3 events of cpu can only use 1 counter".into()),
         contradictions: vec![
             "the kernel does not count page_walks while it counts loads, though by what is known of the counters \
              they fit"

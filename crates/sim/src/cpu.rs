@@ -459,7 +459,7 @@ impl SimulatedCpu {
             Family::Apple => self.force(Register::Apple(apple::Register::Control), KERNELS_PMCR0),
             Family::Intel => self.force(Register::Intel(intel::Register::GlobalControl), 0),
             Family::Arm => self.force(Register::Arm(arm::Register::Control), 0),
-            Family::Amd if self.model.chip.pmu_version >= 2 => {
+            Family::Amd if self.model.chip.is_of_version(2) => {
                 self.force(Register::Amd(amd::Register::GlobalControl), 0);
             }
             _ => {

@@ -131,7 +131,7 @@ fn intel_fixed(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
 fn amd_general(events: MachineEvents<'_>, registers: &dyn Acting, n: u8) -> Option<Active> {
     let model = events.model;
     let select = registers.of_amd(amd::Register::EventSelect(n));
-    let global = model.chip.pmu_version < 2 || registers.of_amd(amd::Register::GlobalControl) >> n & 1 == 1;
+    let global = !model.chip.is_of_version(2) || registers.of_amd(amd::Register::GlobalControl) >> n & 1 == 1;
     let behind = registers.of_amd(amd::Register::EventSelect(n + 1));
     let is_pair = n.is_multiple_of(2) && amd_event(behind) == amd::MERGE_EVENT && behind & amd::EN != 0;
     let for_guests = select & amd::GUEST_ONLY != 0 && select & amd::HOST_ONLY == 0;

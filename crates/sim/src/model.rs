@@ -66,7 +66,7 @@ impl Model {
             microarchitecture: None,
             cpus: cpus.clone(),
             pmu: PmuFacts {
-                version: Some(self.chip.pmu_version).filter(|version| *version != 0),
+                version: self.chip.pmu_version,
                 counters,
                 counter_width_bits: self.chip.counter_width.map(|width| width.bits),
                 implemented: Some(self.events.iter().map(|row| self.select(row.code)).collect()),
@@ -188,7 +188,7 @@ const fn apple(
 ) -> Model {
     let chip = Chip {
         family: Family::Apple,
-        pmu_version: 0,
+        pmu_version: None,
         selector_bits: Some(selector_bits),
         counter_width: Some(CounterWidth { bits: width, overflow_bit: width - 1 }),
         counters: CounterMask::from_bits(0x3fc, 0b11),
@@ -202,7 +202,7 @@ const APPLE_16BIT: u64 = 4000;
 
 const fn intel(
     id: &'static str,
-    pmu_version: u32,
+    version: u32,
     counters: CounterMask,
     events: &'static [EventSemantics],
     fixed: &'static [(u8, Concept)],
@@ -210,7 +210,7 @@ const fn intel(
 ) -> Model {
     let chip = Chip {
         family: Family::Intel,
-        pmu_version,
+        pmu_version: Some(version),
         selector_bits: Some(8),
         counter_width: Some(CounterWidth::carrying(48)),
         counters,
@@ -218,10 +218,10 @@ const fn intel(
     Model { id, chip, mhz: 3000, skid_cycles: SKID_INTEL, events, fixed, extra: INTEL_EXTRA, metrics }
 }
 
-const fn amd(id: &'static str, pmu_version: u32, events: &'static [EventSemantics]) -> Model {
+const fn amd(id: &'static str, version: u32, events: &'static [EventSemantics]) -> Model {
     let chip = Chip {
         family: Family::Amd,
-        pmu_version,
+        pmu_version: Some(version),
         selector_bits: Some(12),
         counter_width: Some(CounterWidth::carrying(48)),
         counters: CounterMask::first(6, 0),
@@ -233,7 +233,7 @@ const NEOVERSE_N1: Model = Model {
     id: "neoverse-n1",
     chip: Chip {
         family: Family::Arm,
-        pmu_version: 3,
+        pmu_version: Some(3),
         selector_bits: Some(16),
         counter_width: Some(CounterWidth::carrying(32)),
         counters: CounterMask::from_bits(0x3f, 1 << 31),

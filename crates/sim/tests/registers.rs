@@ -10,9 +10,9 @@ use cyclometer_arch::{
     Fault, Placed, PmuReg, ProgramOptions, Register, Registers, apple, carry_out, intel, register_program,
     restore,
 };
-use cyclometer_catalog::table::text;
+use cyclometer_catalog::table::{TableEvent, text};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, Modes};
+use cyclometer_core::{CounterId, CounterMask, Modes};
 use cyclometer_sim::{Activity, Concept, Model, Settings, SimMachine, Tick, Workload};
 use support::{
     counting, every, fixed, model, on, program, read, register, run, running, running_with, set, start,
@@ -34,14 +34,15 @@ fn models_have_the_facts_and_masks_of_the_tables() {
             model.id
         );
         assert_eq!(chip.counter_width, header.counter_width);
+        let general_bits = |event: &TableEvent| event.counters.map_or(0, CounterMask::general_bits);
         for row in model.events {
             let known = table.events.iter().find(|event| {
                 let code = event.code;
                 (code.select, code.umask) == model.select(row.code)
                     && code.cmask == 0
-                    && event.counters.general_bits() != 0
+                    && general_bits(event) != 0
             });
-            let general = known.map(|event| event.counters.general_bits());
+            let general = known.map(general_bits);
             assert_eq!(general, Some(row.counters.general_bits()), "{} {row}", model.id);
         }
     }

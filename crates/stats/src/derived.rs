@@ -75,6 +75,8 @@ impl Definition {
 pub struct DerivedSummary {
     /// The name as printed, with the modes of its inputs (`ipc:u`).
     pub name: String,
+    /// The name without modes (`ipc`).
+    pub metric: String,
     /// Unit of its values.
     pub unit: Unit,
     /// The names of its inputs as printed.
@@ -353,6 +355,7 @@ fn blank(definition: &Definition, inputs: &CountedInputs<'_>) -> DerivedSummary 
     provenances.dedup();
     DerivedSummary {
         name: with_modes(&definition.name, modes),
+        metric: definition.name.clone(),
         unit: definition.unit.clone(),
         inputs: inputs
             .0

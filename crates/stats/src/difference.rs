@@ -14,13 +14,28 @@ use crate::settle::{SlotReading, Span, settle};
 /// Cells are matched by slot and place; a new cell is taken as it is. Values of sources only grow, because
 /// sources extend narrow counters themselves. A cell whose value went back is lost.
 pub fn difference(now: &Reading, before: &Reading) -> Reading {
+    difference_with(now, before, Decrease::Lost)
+}
+
+/// The meaning of a value that is smaller than the one before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decrease {
+    /// The cell is lost: values of its source only grow.
+    Lost,
+    /// The true difference is zero or a little more. Rows of the accounting are read while a command runs.
+    /// The last value comes from the process that reaps the command, less the cost of the launch. It may
+    /// therefore be a little below the last row.
+    LaunchCost,
+}
+
+fn difference_with(now: &Reading, before: &Reading, decrease: Decrease) -> Reading {
     let earlier: HashMap<(SlotId, &At), &Cell> =
         before.cells.iter().map(|cell| ((cell.slot, &cell.at), cell)).collect();
     let cells = now
         .cells
         .iter()
         .map(|cell| match earlier.get(&(cell.slot, &cell.at)) {
-            Some(before) => cell_difference(cell, before),
+            Some(before) => cell_difference(cell, before, decrease),
             None => cell.clone(),
         })
         .collect();
@@ -47,15 +62,16 @@ fn known(reading: &Reading) -> impl Iterator<Item = &Cell> {
     reading.cells.iter().filter(|cell| cell.lost.is_none())
 }
 
-/// The reason why a cell whose value became smaller is lost.
-const WENT_BACK: &str = "the value went back";
-
-fn cell_difference(now: &Cell, before: &Cell) -> Cell {
+fn cell_difference(now: &Cell, before: &Cell, decrease: Decrease) -> Cell {
     let raw = now.raw.checked_sub(before.raw);
-    let went_back = raw.is_none().then(|| WENT_BACK.to_owned());
+    let decrease = raw.is_none().then_some(decrease);
+    let went_back = (decrease == Some(Decrease::Lost)).then(|| "the value went back".to_owned());
+    let is_launch_cost = decrease == Some(Decrease::LaunchCost) && now.lost.is_none();
+    let less = is_launch_cost.then(|| "less than the launch had cost".to_owned());
     Cell {
         raw: raw.unwrap_or(0),
         lost: now.lost.clone().or(went_back),
+        partial: less.or_else(|| now.partial.clone()),
         time_enabled_ns: now.time_enabled_ns.saturating_sub(before.time_enabled_ns),
         time_running_ns: now.time_running_ns.saturating_sub(before.time_running_ns),
         ..now.clone()
@@ -75,23 +91,13 @@ pub fn settle_interval(
     if is_peak(line) {
         return settle(line, now, slot, asked);
     }
-    let mut between = difference(now, before);
-    if line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os) {
-        between.cells.iter_mut().for_each(forgive);
-    }
+    let is_accounting = line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os);
+    let decrease = if is_accounting { Decrease::LaunchCost } else { Decrease::Lost };
+    let mut between = difference_with(now, before, decrease);
     if line.candidate().is_some_and(|candidate| candidate.gauge().is_some()) {
         between.cells.iter_mut().for_each(only_sampled);
     }
     SlotReading { line, reading: &between, slot, asked }.count(Span::Interval)
-}
-
-/// Rows of the accounting are read while a command runs. The last value comes from the process that reaps the
-/// command, less the cost of the launch. It may therefore be a little below the last row.
-fn forgive(cell: &mut Cell) {
-    if cell.lost.as_deref() == Some(WENT_BACK) {
-        cell.lost = None;
-        cell.partial = Some("less than the launch had cost".to_owned());
-    }
 }
 
 /// The remark of a gauge has the range since the start, which is not that of an interval.

@@ -27,14 +27,24 @@ pub struct CodeSeries {
     pub runs: usize,
     /// For each function or file the counts of each run, in the order of the events.
     pub rows: BTreeMap<CodeName, Vec<Vec<u64>>>,
-    /// Why names are missing.
+    /// The events that are left out; the notes have the reason for each.
+    pub left_out: Vec<String>,
+    /// Why names are missing, and why events and runs are left out.
     pub notes: Vec<String>,
 }
 
 impl CodeSeries {
     /// The counts of no run.
     pub fn new(grouping: Grouping, events: Vec<String>) -> CodeSeries {
-        CodeSeries { grouping, events, runs: 0, rows: BTreeMap::new(), notes: Vec::new() }
+        let (rows, left_out, notes) = Default::default();
+        CodeSeries { grouping, events, runs: 0, rows, left_out, notes }
+    }
+
+    /// Adds the notes of a file that has them as texts.
+    pub fn read_notes(&mut self, notes: Vec<String>) {
+        let events = notes.iter().filter_map(|note| note.split_once(NOT_COMPARED));
+        self.left_out.extend(events.map(|(event, _)| event.to_owned()));
+        self.notes.extend(notes);
     }
 
     /// Adds a run. Code that it did not execute has a count of zero in it.
@@ -60,6 +70,14 @@ impl CodeSeries {
             |run: usize| self.rows.values().try_fold(0_u64, |sum, row| sum.checked_add(row[run][event]));
         (0..self.runs).map(of_run).collect()
     }
+}
+
+/// Stands behind the name of an event that is left out, in notes.
+const NOT_COMPARED: &str = " is not compared by code: ";
+
+/// The note on an event that is left out, with the reason.
+pub fn left_out_note(event: &str, reason: &str) -> String {
+    format!("{event}{NOT_COMPARED}{reason}")
 }
 
 /// How the code of two commands was matched.

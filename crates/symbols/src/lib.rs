@@ -24,7 +24,9 @@ mod same_names;
 mod separate;
 
 pub use call_graph::{CallEdge, CallGraph, CallPathNode, InclusiveCount};
-pub use changes::{CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeSeries, changes, mean};
+pub use changes::{
+    CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeSeries, changes, left_out_note, mean,
+};
 pub use code_name::CodeName;
 pub use grouped::{CallsOfFunction, CountsByCode, CountsOfCode, Grouping, group};
 pub use object_file::{FunctionSymbol, ObjectError, ObjectFile, SourceLine};

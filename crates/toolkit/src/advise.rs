@@ -350,7 +350,7 @@ impl Measurements {
             }
         }
         for derived in &summary.derived {
-            let name = fact_name(derived.name.split(':').next().unwrap_or(&derived.name));
+            let name = fact_name(&derived.metric);
             match derived.statistics.mean {
                 Some(value) => self.facts.put(&name, value, FactOrigin::Hardware),
                 None => self.facts.lack(&name, derived.reason.clone().unwrap_or_default()),

@@ -26,7 +26,7 @@ pub(crate) fn for_counting(machine: &Machine, tables: &EventTables) -> Vec<CoreP
         let tables = tables.all_of(table_id(core));
         let table = select::chip(tables.first()?);
         let counters = core.pmu.known_counters().unwrap_or(table.counters);
-        let pmu_version = core.pmu.version.unwrap_or(table.pmu_version);
+        let pmu_version = core.pmu.version.or(table.pmu_version);
         Some(CorePmu {
             name: core.pmu_name().to_owned(),
             cpus: core.cpus.clone(),
@@ -52,7 +52,7 @@ pub(crate) fn chip(machine: &Machine, core: &CoreType) -> Option<Chip> {
         None => Chip { family: family(&machine.cpu.vendor)?, ..Chip::default() },
     };
     let counters = base.counters.or(core.pmu.counters);
-    Some(Chip { counters, pmu_version: core.pmu.version.unwrap_or(base.pmu_version), ..base })
+    Some(Chip { counters, pmu_version: core.pmu.version.or(base.pmu_version), ..base })
 }
 
 fn family(vendor: &Vendor) -> Option<Family> {

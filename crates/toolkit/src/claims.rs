@@ -64,7 +64,8 @@ impl SweepMachine {
         for entry in cyclometer_catalog::cpus::cpu(id).iter().flat_map(|cpu| cpu.events()) {
             let EventCode { select, umask, .. } = entry.code();
             let plain = EventCode { select, umask, ..EventCode::default() } == entry.code();
-            if !plain || entry.counters().general_bits() == 0 {
+            let is_general = entry.counters().is_some_and(|counters| counters.general_bits() != 0);
+            if !plain || !is_general {
                 continue;
             }
             let code = self.chip().event_number(select, umask);

@@ -295,7 +295,7 @@ impl Assembler<'_> {
             Ok(Some(event)) => event,
             Ok(None) => Event::new(text, Unit::Count, Vec::new()),
             Err(error) => {
-                Event { unsupported: error.to_string(), ..Event::new(text, Unit::Count, Vec::new()) }
+                Event { unsupported: Some(error.to_string()), ..Event::new(text, Unit::Count, Vec::new()) }
             }
         }
     }

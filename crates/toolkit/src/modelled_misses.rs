@@ -238,73 +238,30 @@ fn rate(window: &WindowMisses, cache: usize) -> RateWindow {
 }
 
 /// By [`CYCLES_FORMULA`], of values in the order of [`MissSums::NAMES`].
-fn estimated_cycles(values: &[u64]) -> u64 {
-    match values {
-        [instructions, _, l1i, l1d, ll, ..] => instructions + 10 * (l1i + l1d) + 100 * ll,
-        _ => 0,
-    }
+fn estimated_cycles(values: &[u64; MissSums::NAMES.len()]) -> u64 {
+    let [instructions, _, l1i, l1d, ll, ..] = values;
+    instructions + 10 * (l1i + l1d) + 100 * ll
 }
 
 /// Counts by instruction with estimated cycles as the last slot.
 fn with_cycles(code: CodeCounts) -> CodeCounts {
     let with = |place: CodePlace| {
-        let cycles = estimated_cycles(&place.counts);
+        let values = place.counts.as_ref().try_into().expect("the model has a count of each name");
+        let cycles = estimated_cycles(values);
         CodePlace { counts: place.counts.iter().copied().chain([cycles]).collect(), ..place }
     };
     let slots = (0..=MissSums::NAMES.len()).map(SlotId).collect();
     CodeCounts { slots, places: code.places.into_iter().map(with).collect(), ..code }
 }
 
-/// The caches of the first CPU, as far as the system has them; the others are usual ones.
-///
-/// # Source
-///
-/// Linux `Documentation/ABI/testing/sysfs-devices-system-cpu`, `cache/index*`.
+/// The caches of this machine's first CPU; those that the system does not list are usual ones.
 pub fn host_geometry() -> HierarchyGeometry {
-    let mut geometry = HierarchyGeometry::USUAL;
-    let mut last_level = 0;
-    for index in 0..8 {
-        let word = |name: &str| {
-            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
-            std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
-        };
-        let Some(cache) =
-            host_cache(&word("size"), &word("ways_of_associativity"), &word("coherency_line_size"))
-        else {
-            continue;
-        };
-        let level = word("level").parse().unwrap_or(0);
-        match (level, word("type").as_str()) {
-            (1, "Instruction") => geometry.l1i = cache,
-            (1, "Data") => geometry.l1d = cache,
-            (2.., "Unified") if level > last_level => (geometry.ll, last_level) = (cache, level),
-            _ => {}
-        }
-    }
-    geometry
-}
-
-/// A cache by the texts of its size (`48K`), its ways and the bytes of a line.
-fn host_cache(size: &str, ways: &str, line: &str) -> Option<CacheGeometry> {
-    let kilobytes: u64 = size.strip_suffix('K')?.parse().ok()?;
-    format!("{},{ways},{line}", kilobytes.checked_mul(1024)?).parse().ok()
+    cyclometer_detect::cache_geometry(&cyclometer_detect::HostFacts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn caches_of_the_system_are_read_and_nonsense_is_not() {
-        let found = host_cache("48K", "12", "64").unwrap();
-        assert_eq!((found.bytes, found.ways, found.sets()), (49152, 12, 64));
-        for (size, ways, line) in [("", "12", "64"), ("48K", "0", "64"), ("48K", "", ""), ("48M", "12", "64")]
-        {
-            assert_eq!(host_cache(size, ways, line), None, "{size} {ways} {line}");
-        }
-        let geometry = host_geometry();
-        assert!(geometry.l1d.sets() > 0 && geometry.ll.bytes > 0);
-    }
 
     #[test]
     fn cycles_are_estimated_by_the_formula_that_is_named() {

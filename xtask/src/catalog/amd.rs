@@ -87,7 +87,7 @@ fn table(
         title: generation.title.to_owned(),
         family: Family::Amd,
         matches,
-        pmu_version: generation.pmu_version,
+        pmu_version: Some(generation.pmu_version),
         selector_bits: Some(SELECTOR_BITS),
         counter_width: Some(CounterWidth::carrying(WIDTH_BITS)),
         counters: amd::COUNTERS,

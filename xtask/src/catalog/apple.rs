@@ -183,7 +183,7 @@ impl AppleInputs {
             title: chips.title.to_owned(),
             family: Family::Apple,
             matches: matches(&members)?,
-            pmu_version: 0,
+            pmu_version: None,
             selector_bits: Some(bits("event_bits")?),
             counter_width: Some(CounterWidth {
                 bits: bits("pmc_bits")?,
@@ -303,7 +303,7 @@ fn event(record: &CsvRecord) -> Result<TableEvent> {
         // numbers.
         Some(fixed) => {
             ensure!(mask == fixed, "{}: counter {fixed:#x}, mask {mask:#x}", record.field("name")?);
-            let counters = CounterMask::from_bits(0, fixed);
+            let counters = Some(CounterMask::from_bits(0, fixed));
             TableEvent { name: record.field("name")?.to_owned(), counters, ..TableEvent::default() }
         }
     };
@@ -317,7 +317,7 @@ fn numbered(record: &CsvRecord, counters: u64) -> Result<TableEvent> {
     Ok(TableEvent {
         name: record.field("name")?.to_owned(),
         code: EventCode { select, ..EventCode::default() },
-        counters: CounterMask::from_bits(counters, 0),
+        counters: (counters != 0).then_some(CounterMask::from_bits(counters, 0)),
         ..TableEvent::default()
     })
 }

@@ -138,7 +138,7 @@ impl ArmInputs {
         let core = read_data(&self.arm.join(format!("arm-data/pmu/{file}.json")))?;
         let mut events = ArmEvents::default();
         events.add_file(&core.events)?;
-        let linux = core.pmu_version == 3;
+        let linux = core.pmu_version == Some(3);
         if linux {
             self.standard.iter().try_for_each(|(name, code)| events.add(name, *code).map(|_| ()))?;
         }

@@ -70,7 +70,7 @@ fn header(core: &CoreTable, matches: Vec<String>, file: &PerfmonFile, origin: &S
         title: core.title.to_owned(),
         family: Family::Intel,
         matches,
-        pmu_version: pmu.version,
+        pmu_version: Some(pmu.version),
         selector_bits: Some(8),
         counter_width: Some(CounterWidth::carrying(pmu.width_bits)),
         counters: CounterMask::from_bits(pmu.general, pmu.fixed),

@@ -36,7 +36,7 @@ pub(crate) fn program(
     }
     let value = select_bits(&coded.code)? | x86::mode_bits(how) | EN;
     writes.push(RegisterWrite::of(select_register(chip, n), value, u64::MAX)?);
-    if chip.pmu_version >= 2 {
+    if chip.is_of_version(2) {
         writes.push(RegisterWrite::of(Register::GlobalControl, enable, enable)?);
     }
     Ok(writes)

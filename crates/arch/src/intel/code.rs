@@ -2,7 +2,7 @@
 
 use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+use cyclometer_core::{CounterId, EventCode, Modes};
 
 use crate::chip::{Chip, Coded, CounterOptions, FIXED_PSEUDO_MOST};
 use crate::decoded_event::DecodedEvent;
@@ -74,8 +74,8 @@ pub(crate) fn check(chip: &Chip, code: &EventCode, fixed: bool) -> Result<(), En
         |field| Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version });
     match code {
         EventCode { any: true, .. } if !has_any(chip) => lacks("any"),
-        EventCode { eq: true, .. } if chip.pmu_version < 6 => lacks("eq"),
-        EventCode { umask2: 1.., .. } if chip.pmu_version < 6 => lacks("umask2"),
+        EventCode { eq: true, .. } if !chip.is_of_version(6) => lacks("eq"),
+        EventCode { umask2: 1.., .. } if !chip.is_of_version(6) => lacks("umask2"),
         EventCode { cmask: 1.., .. } if fixed => Err(EncodeError::NotOnFixed { field: "cmask" }),
         EventCode { inv: true, .. } if fixed => Err(EncodeError::NotOnFixed { field: "inv" }),
         EventCode { edge: true, .. } if fixed => Err(EncodeError::NotOnFixed { field: "edge" }),
@@ -117,7 +117,7 @@ pub(crate) fn program(
             writes.push(write(Register::EventSelect(n), value, u64::MAX)?);
         }
     }
-    if chip.pmu_version >= 2 {
+    if chip.is_of_version(2) {
         let mask = 1 << global_bit(counter);
         writes.push(write(Register::GlobalControl, mask, mask)?);
     }
@@ -189,7 +189,7 @@ fn modes(user: bool, kernel: bool) -> Option<Modes> {
 
 /// The code in an event select or a raw config; what the chip's version has no field for is left out.
 fn code(chip: &Chip, value: u64) -> EventCode {
-    let v6 = chip.pmu_version >= 6;
+    let v6 = chip.is_of_version(6);
     EventCode {
         umask2: if v6 { (value >> UMASK2_SHIFT) as u8 } else { 0 },
         eq: v6 && value & EQ != 0,
@@ -259,8 +259,7 @@ pub(crate) fn on_general(coded: &Coded) -> Option<Coded> {
     }
     let (select, umask) = fixed_perf_code(index);
     let code = EventCode { select, umask, ..coded.code };
-    let counters = CounterMask::from_bits(coded.counters.general_bits(), 0);
-    Some(Coded { code, counters, ..*coded })
+    Some(Coded { code, counters: coded.general_alone(), ..*coded })
 }
 
 /// The extra registers that an event's code can refer to, over all generations.

@@ -22,7 +22,7 @@ const MEANING: &str = "of a counter that exists with Hyper-Threading off only (S
 
 /// The counters that a chip may have besides its own.
 pub(crate) fn counters(chip: &Chip) -> CounterMask {
-    let may_share = chip.family == Family::Intel && (3..=4).contains(&chip.pmu_version);
+    let may_share = chip.family == Family::Intel && matches!(chip.pmu_version, Some(3..=4));
     let general = if may_share && chip.counters.general_bits() == 0xf { 0xf0 } else { 0 };
     CounterMask::from_bits(general, 0)
 }
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn chips_with_other_counters_have_none_of_these() {
-        let tremont = Chip { pmu_version: 5, ..threaded() };
-        let silvermont = Chip { pmu_version: 3, counters: CounterMask::first(2, 3), ..threaded() };
+        let tremont = Chip { pmu_version: Some(5), ..threaded() };
+        let silvermont = Chip { pmu_version: Some(3), counters: CounterMask::first(2, 3), ..threaded() };
         for chip in [skylake(), sapphire_rapids(), tremont, silvermont, zen4(), Chip::default()] {
             assert!(counters(&chip).is_empty() && registers(&chip).is_empty(), "{chip:?}");
         }

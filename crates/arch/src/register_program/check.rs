@@ -58,7 +58,7 @@ pub(super) fn check_options(
             return lacks("full-width writes");
         }
         (_, ProgramOptions { v6_registers: true, .. })
-            if chip.family != Family::Intel || chip.pmu_version < 6 =>
+            if chip.family != Family::Intel || !chip.is_of_version(6) =>
         {
             return Err(EncodeError::NoOption {
                 option: "registers of version 6",
@@ -91,7 +91,7 @@ fn check_freeze(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Resu
     let uses = |n| placed.iter().any(|event| event.counter == CounterId::Fixed(n));
     let mut sampled = placed.iter().filter(|event| event.period.is_some());
     match chip.family {
-        Family::Intel if chip.pmu_version < 4 => Err("architectural performance monitoring version 4"),
+        Family::Intel if !chip.is_of_version(4) => Err("architectural performance monitoring version 4"),
         Family::Amd => Err("a bit of DebugCtl that no public source of this table names"),
         Family::Arm if !options.has_freeze_on_overflow => Err("FEAT_PMUv3p7"),
         Family::Arm if uses(arm::INSTRUCTION_COUNTER) => Err("a program without the instruction counter"),

@@ -366,7 +366,7 @@ fn freezing_where_it_cannot_be_says_what_it_needs() {
     let instructions = user(fixed(&neoverse(), 32), CounterId::Fixed(32));
     let cases = [
         (
-            Chip { pmu_version: 3, ..skylake() },
+            Chip { pmu_version: Some(3), ..skylake() },
             on(0),
             freezing,
             "architectural performance monitoring version 4",
@@ -604,7 +604,7 @@ fn modes_and_interrupt(
 proptest! {
     #[test]
     fn every_value_of_a_program_gives_back_events_modes_and_interrupts((chip, events) in plans(), v6: bool) {
-        let v6_registers = v6 && chip.family == Family::Intel && chip.pmu_version >= 6;
+        let v6_registers = v6 && chip.family == Family::Intel && chip.is_of_version(6);
         let options = ProgramOptions { v6_registers, ..PLAIN };
         let program = register_program(&chip, &events, options).unwrap();
         let mut registers = PlainRegisters::default();

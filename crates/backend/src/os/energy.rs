@@ -110,7 +110,7 @@ impl EnergyMeter {
     }
 
     pub(super) fn counter(&self) -> CounterAt {
-        CounterAt { slot: self.slot, at: self.at(), way: ReadWay::Kernel(String::new()), partial: None }
+        CounterAt { slot: self.slot, at: self.at(), way: ReadWay::Kernel(None), partial: None }
     }
 
     /// The raw value for regions, which judge their own length.

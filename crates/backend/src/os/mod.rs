@@ -250,7 +250,7 @@ impl Counting for OsCounting {
         let counter = |line: &RequestedMetric| {
             let partial = self.cell(*line).and_then(|cell| cell.partial);
             let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
-            CounterAt { slot: line.slot, at, way: ReadWay::Kernel(String::new()), partial }
+            CounterAt { slot: line.slot, at, way: ReadWay::Kernel(None), partial }
         };
         let mut counters: Vec<CounterAt> = self.lines.iter().map(counter).collect();
         counters.extend(self.meters.iter().map(EnergyMeter::counter));

@@ -67,7 +67,7 @@ impl PageSampler {
         let counter = |(opened, page): (&OpenedEvent, &Result<Mapping, String>)| CounterAt {
             slot: opened.slot,
             at: opened.at.clone(),
-            way: page.as_ref().map_or_else(|why| ReadWay::Kernel(why.clone()), way),
+            way: page.as_ref().map_or_else(|why| ReadWay::Kernel(Some(why.clone())), way),
             partial: opened.partial.clone(),
         };
         events.iter().zip(&self.pages).map(counter).collect()
@@ -146,7 +146,7 @@ fn page(
 fn way(mapping: &Mapping) -> ReadWay {
     match mapping.page().is_some_and(Page::is_on_counter) {
         true => ReadWay::UserSpace,
-        false => ReadWay::Kernel("the kernel named no counter when the event was started".to_owned()),
+        false => ReadWay::Kernel(Some("the kernel named no counter when the event was started".to_owned())),
     }
 }
 

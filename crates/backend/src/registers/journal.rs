@@ -227,7 +227,7 @@ mod tests {
     fn skylake() -> Chip {
         Chip {
             family: Family::Intel,
-            pmu_version: 4,
+            pmu_version: Some(4),
             selector_bits: Some(8),
             counter_width: Some(CounterWidth::carrying(48)),
             counters: CounterMask::first(4, 3),

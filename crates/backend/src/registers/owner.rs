@@ -71,11 +71,11 @@ impl Look<'_> {
     fn intel(&mut self) -> Result<Vec<CounterId>, Fault> {
         use intel::Register as R;
         let enabled = match self.chip.pmu_version {
-            0 | 1 => u64::MAX,
+            None | Some(1) => u64::MAX,
             _ => self.read(Register::Intel(R::GlobalControl))?.unwrap_or(u64::MAX),
         };
         let programmed = match self.chip.pmu_version {
-            4.. => self.read_if_there(Register::Intel(R::GlobalInUse))?,
+            Some(4..) => self.read_if_there(Register::Intel(R::GlobalInUse))?,
             _ => None,
         };
         // Hypervisors may return 0 for unknown registers, which means nothing.
@@ -99,7 +99,7 @@ impl Look<'_> {
     fn amd(&mut self) -> Result<Vec<CounterId>, Fault> {
         use amd::Register as R;
         let enabled = match self.chip.pmu_version {
-            0 | 1 => u64::MAX,
+            None | Some(1) => u64::MAX,
             _ => self.read(Register::Amd(R::GlobalControl))?.unwrap_or(u64::MAX),
         };
         let mut found = Vec::new();
@@ -238,7 +238,7 @@ mod tests {
         let model = Model::find("amdzen4").unwrap();
         let mut machine = SimMachine::new(model, Settings::default());
         assert_eq!(in_use(&model.chip, 9, &mut machine), Err(Fault::NoCpu { cpu: 9 }));
-        let legacy = Chip { counters: CounterMask::first(4, 0), pmu_version: 0, ..model.chip };
+        let legacy = Chip { counters: CounterMask::first(4, 0), pmu_version: None, ..model.chip };
         assert!(in_use(&legacy, 0, &mut machine).is_ok());
     }
 }

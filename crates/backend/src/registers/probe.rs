@@ -42,7 +42,7 @@ pub(super) fn moves(
 
 fn cycles(core: &CorePmu, counter: CounterId) -> Option<Placed> {
     let coded = match counter {
-        CounterId::General(_) => core.cycles.filter(|cycles| cycles.counters.contains(counter))?,
+        CounterId::General(_) => core.cycles.filter(|cycles| cycles.is_on(counter))?,
         CounterId::Fixed(_) => core.fixed(counter),
     };
     let coded = coded.on(CounterMask::from_iter([counter]));

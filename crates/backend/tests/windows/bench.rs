@@ -62,7 +62,7 @@ pub fn source(slot: usize, period_events: u64) -> OverflowSource {
 /// Whether the hardware can stop the counters at an interrupt.
 pub fn can_freeze(model: &Model) -> bool {
     match model.chip.family {
-        Family::Intel => model.chip.pmu_version >= 4,
+        Family::Intel => model.chip.is_of_version(4),
         Family::Apple => true,
         _ => false,
     }

@@ -277,7 +277,7 @@ fn counters_that_wrap_in_full_width_between_two_looks_are_read_through_it() {
 fn older_chips_of_intel_have_the_same_windows() {
     for version in [2, 3, 4, 5] {
         let mut model = *Model::find("skylake").unwrap();
-        model.chip.pmu_version = version;
+        model.chip.pmu_version = Some(version);
         let model: &'static Model = Box::leak(Box::new(model));
         for freeze in [false, true] {
             if freeze && !can_freeze(model) {

@@ -25,9 +25,9 @@ pub struct Header {
     pub family: Family,
     /// The CPUs of this table, one pattern each: `GenuineIntel-6-8f`, `arm-0x41-0xd0c`, `apple-0x1b588bb3`.
     pub matches: Vec<String>,
-    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; 0 when there is
-    /// none.
-    pub pmu_version: u32,
+    /// Version of the architecture's PMU: Intel's perfmon version, AMD's PerfMon version; `None` when there
+    /// is none.
+    pub pmu_version: Option<u32>,
     /// Bits of the event select field; `None` when unknown.
     pub selector_bits: Option<u32>,
     /// Width of the counters; `None` when unknown.
@@ -56,8 +56,8 @@ pub struct TableEvent {
     pub code: EventCode,
     /// The whole config word, if an event has no select and unit mask (RISC-V).
     pub config: Option<u64>,
-    /// The counters that may count it; empty if the vendor names none.
-    pub counters: CounterMask,
+    /// The counters that may count it; `None` if the vendor names none.
+    pub counters: Option<CounterMask>,
     /// Codes that count the same with another extra register.
     pub also: Vec<Also>,
     /// Whether the vendor deprecates it.
@@ -75,8 +75,8 @@ pub struct TableEvent {
 pub struct Also {
     /// The whole code.
     pub code: EventCode,
-    /// The counters that may count this code.
-    pub counters: CounterMask,
+    /// The counters that may count this code; `None` if the vendor names none.
+    pub counters: Option<CounterMask>,
 }
 
 /// The kernel's encoding of a generic event on a CPU.

@@ -152,7 +152,7 @@ fn counters(header: &mut Header, line: &str) -> LineResult<()> {
             "width" => width = small(value, 64)? as u32,
             "overflow" => overflow = small(value, 64)? as u32,
             "selector" => header.selector_bits = Some(small(value, 64)? as u32).filter(|bits| *bits != 0),
-            "version" => header.pmu_version = small(value, 255)? as u32,
+            "version" => header.pmu_version = Some(small(value, 255)? as u32).filter(|version| *version != 0),
             _ => return Err(format!("'{key}' is nothing that counters have")),
         }
     }
@@ -200,7 +200,7 @@ fn fits(header: &Header, event: &TableEvent) -> LineResult<()> {
         if let Some(bits) = header.selector_bits.filter(|bits| *bits < 16) {
             small(code.select.into(), (1 << bits) - 1)?;
         }
-        there_are(header.counters, counters)
+        counters.map_or(Ok(()), |counters| there_are(header.counters, counters))
     })
 }
 
@@ -230,7 +230,7 @@ fn fact(event: &mut TableEvent, word: &str) -> LineResult<()> {
 }
 
 fn also(list: &str) -> LineResult<Also> {
-    let mut also = Also { code: EventCode::default(), counters: CounterMask::EMPTY };
+    let mut also = Also { code: EventCode::default(), counters: None };
     for word in list.split(',') {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         field(&mut also.code, &mut also.counters, key, value)?;
@@ -238,7 +238,7 @@ fn also(list: &str) -> LineResult<Also> {
     Ok(also)
 }
 
-fn field(code: &mut EventCode, counters: &mut CounterMask, key: &str, value: &str) -> LineResult<()> {
+fn field(code: &mut EventCode, counters: &mut Option<CounterMask>, key: &str, value: &str) -> LineResult<()> {
     match (key, value) {
         ("inv", "") => code.inv = true,
         ("edge", "") => code.edge = true,
@@ -249,11 +249,17 @@ fn field(code: &mut EventCode, counters: &mut CounterMask, key: &str, value: &st
         ("umask2", value) => code.umask2 = small(number(value)?, 255)? as u8,
         ("cmask", value) => code.cmask = small(number(value)?, 255)? as u8,
         ("extra", value) => code.extra = Some(extra(value)?),
-        ("counters", value) => *counters = counters.or(CounterMask::from_bits(number(value)?, 0)),
-        ("fixed", value) => *counters = counters.or(CounterMask::from_bits(0, number(value)?)),
+        ("counters", value) => *counters = with(*counters, CounterMask::from_bits(number(value)?, 0)),
+        ("fixed", value) => *counters = with(*counters, CounterMask::from_bits(0, number(value)?)),
         _ => return Err(format!("'{key}' is no field of an event")),
     }
     Ok(())
+}
+
+/// More counters; `None` where none is named.
+fn with(counters: Option<CounterMask>, more: CounterMask) -> Option<CounterMask> {
+    let all = counters.unwrap_or(CounterMask::EMPTY).or(more);
+    (!all.is_empty()).then_some(all)
 }
 
 fn extra(text: &str) -> LineResult<ExtraRegister> {
@@ -294,7 +300,7 @@ pub fn write(table: &CpuTable) -> String {
     line(&mut out, "layout", family.word());
     matches.iter().for_each(|pattern| line(&mut out, "match", pattern));
     let (general, fixed) = (counters.general_bits(), counters.fixed_bits());
-    let pmu_version = table.header.pmu_version;
+    let pmu_version = table.header.pmu_version.unwrap_or(0);
     let selector = table.header.selector_bits.unwrap_or(0);
     let width = table.header.counter_width;
     let (bits, overflow) = width.map_or((0, 0), |width| (width.bits, width.overflow_bit));
@@ -340,7 +346,7 @@ fn write_event(out: &mut String, event: &TableEvent) {
     out.push_str(if event.taken_alone { " alone\n" } else { "\n" });
 }
 
-fn facts(code: &EventCode, counters: CounterMask) -> Vec<String> {
+fn facts(code: &EventCode, counters: Option<CounterMask>) -> Vec<String> {
     let EventCode { select, umask, umask2, cmask, inv, edge, eq, any, extra } = *code;
     let numbers = [
         ("event", u64::from(select)),
@@ -349,6 +355,7 @@ fn facts(code: &EventCode, counters: CounterMask) -> Vec<String> {
         ("cmask", cmask.into()),
     ];
     let flags = [("inv", inv), ("edge", edge), ("eq", eq), ("any", any)];
+    let counters = counters.unwrap_or(CounterMask::EMPTY);
     let masks = [("counters", counters.general_bits()), ("fixed", counters.fixed_bits())];
     let number = |(key, value): &(&str, u64)| (*value != 0).then(|| format!("{key}={value:#x}"));
     let mut facts: Vec<String> = numbers.iter().filter_map(number).collect();

@@ -134,11 +134,12 @@ fn pick(list: &[u64], position: usize) -> u64 {
     list.get(position).or(list.first()).copied().unwrap_or(0)
 }
 
-fn at(lists: &Lists, position: usize) -> CounterMask {
-    match lists.counters.general.get(position) {
+fn at(lists: &Lists, position: usize) -> Option<CounterMask> {
+    let counters = match lists.counters.general.get(position) {
         Some(&n) if lists.binds_counter => CounterMask::from_bits(1 << n, 0),
         _ => lists.counters.mask(),
-    }
+    };
+    (!counters.is_empty()).then_some(counters)
 }
 
 fn code(
@@ -189,6 +190,7 @@ fn fixed(record: &JsonRecord<'_>, entry: &mut Also, number: u8) -> ImportResult<
         entry.code.select = 0;
         entry.code.umask = index + 1;
     }
-    entry.counters = entry.counters.or(CounterMask::from_bits(0, 1 << index));
+    let general = entry.counters.unwrap_or(CounterMask::EMPTY);
+    entry.counters = Some(general.or(CounterMask::from_bits(0, 1 << index)));
     Ok(())
 }

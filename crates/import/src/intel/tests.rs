@@ -49,14 +49,14 @@ fn all(event: &TableEvent) -> Vec<Told> {
 fn a_fixed_event_with_code_0_keeps_its_pseudo_code_and_its_counter() {
     let event = event(r#""EventCode": "0x00", "UMask": "0x03", "Counter": "Fixed counter 2""#);
     assert_eq!(event.code, code(0, 3));
-    assert_eq!(event.counters, CounterMask::from_bits(0, 0b100));
+    assert_eq!(event.counters, Some(CounterMask::from_bits(0, 0b100)));
 }
 
 #[test]
 fn fixed_counters_numbered_from_1_beside_a_pseudo_code_are_corrected() {
     // Silvermont.
     let event = event(r#""EventCode": "0x00", "UMask": "0x01", "Counter": "Fixed counter 1""#);
-    assert_eq!((event.code, event.counters), (code(0, 1), CounterMask::from_bits(0, 1)));
+    assert_eq!((event.code, event.counters), (code(0, 1), Some(CounterMask::from_bits(0, 1))));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn fixed_counters_numbered_from_1_without_a_pseudo_code_are_corrected() {
                 format!(r#""EventCode": "{select}", "UMask": "0x0", "Counter": "Fixed counter {number}""#);
             let event = event(&fields);
             assert_eq!(event.code, code(0, index + 1), "{fields}");
-            assert_eq!(event.counters, CounterMask::from_bits(0, 1 << index), "{fields}");
+            assert_eq!(event.counters, Some(CounterMask::from_bits(0, 1 << index)), "{fields}");
         }
     }
 }
@@ -77,7 +77,7 @@ fn fixed_counters_numbered_from_1_without_a_pseudo_code_are_corrected() {
 fn the_wrong_fixed_counter_of_jaketown_is_corrected_by_its_unit_mask() {
     let event =
         event(r#""EventCode": "0x00", "UMask": "0x02", "Counter": "Fixed counter 2", "AnyThread": "1""#);
-    assert_eq!(event.counters, CounterMask::from_bits(0, 0b10));
+    assert_eq!(event.counters, Some(CounterMask::from_bits(0, 0b10)));
     assert_eq!(event.code, EventCode { any: true, ..code(0, 2) });
 }
 
@@ -89,7 +89,7 @@ fn fixed_counters_with_a_hole_keep_their_numbers() {
         let event = event(&format!(
             r#""EventCode": "0x00", "UMask": "{umask:#04x}", "Counter": "Fixed counter {index}""#
         ));
-        assert_eq!(event.counters, CounterMask::from_bits(0, 1 << index));
+        assert_eq!(event.counters, Some(CounterMask::from_bits(0, 1 << index)));
     }
 }
 
@@ -117,7 +117,7 @@ fn an_offcore_pair_is_two_codes_with_a_register_each() {
     );
     let value = Some((0x1a6, 0x10001));
     assert_eq!(all(&event), [(0xb7, 1, value), (0xbb, 1, Some((0x1a7, 0x10001)))]);
-    assert_eq!(event.also[0].counters, CounterMask::from_bits(0xf, 0));
+    assert_eq!(event.also[0].counters, Some(CounterMask::from_bits(0xf, 0)));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_restriction_of_registers_binds_unit_masks_by_position() {
     let expected = [(1, 0x3e0), (2, 0x3e1), (4, 0x3e2), (8, 0x3e3)];
     let expected = expected.map(|(umask, register)| (0xd6, umask, Some((register, value))));
     assert_eq!(all(&event), expected);
-    assert!(event.also.iter().all(|also| also.counters.general_bits() == 0xf));
+    assert!(event.also.iter().all(|also| also.counters.unwrap().general_bits() == 0xf));
 }
 
 #[test]
@@ -163,8 +163,8 @@ fn a_restriction_of_registers_can_bind_counters_too() {
         r#""EventCode": "0xD6", "UMask": "0x01,0x02", "MSRIndex": "0x3E0,0x3E1", "MSRValue": "0x5",
            "Counter": "0,3", "ProgrammingRestriction": "MSRIndex-UMask-Counter""#,
     );
-    assert_eq!(event.counters.general_bits(), 0b0001);
-    assert_eq!(event.also[0].counters.general_bits(), 0b1000);
+    assert_eq!(event.counters.unwrap().general_bits(), 0b0001);
+    assert_eq!(event.also[0].counters.unwrap().general_bits(), 0b1000);
     let error = refused(
         r#""EventCode": "0xD6", "UMask": "0x01,0x02", "Counter": "0,1,2",
            "ProgrammingRestriction": "MSRIndex-UMask-Counter""#,
@@ -210,7 +210,7 @@ fn hexadecimal_numbers_come_in_both_cases_and_counter_masks_in_decimal() {
            "Equal": "1", "Counter": "0, 1 ,2""#,
     );
     let expected = EventCode { cmask: 16, inv: true, edge: true, eq: true, ..code(0xab, 0x0c) };
-    assert_eq!((event.code, event.counters.general_bits()), (expected, 0b111));
+    assert_eq!((event.code, event.counters.unwrap().general_bits()), (expected, 0b111));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_fixed_event_of_linux_needs_no_select() {
     assert_eq!(exactly(fields).unwrap_err().to_string(), "E, EventCode: is missing");
     let linux = |fields: &str| core_events(format!(r#"[{{"EventName": "E", {fields}}}]"#).as_bytes());
     let event = linux(fields).unwrap().remove(0);
-    assert_eq!((event.code, event.counters), (code(0, 3), CounterMask::from_bits(0, 0b100)));
+    assert_eq!((event.code, event.counters), (code(0, 3), Some(CounterMask::from_bits(0, 0b100))));
     let error = linux(r#""UMask": "0x1", "Counter": "0,1""#).unwrap_err().to_string();
     assert_eq!(error, "E, EventCode: is missing");
 }
@@ -293,8 +293,8 @@ fn a_file_of_linux_names_counters_for_every_event_or_for_none() {
     let plain = r#"{"EventName": "A", "EventCode": "0xc4"}"#;
     let fixed = r#"{"EventName": "B", "UMask": "0x2"}"#;
     let events = core_events(format!("[{plain}, {fixed}]").as_bytes()).unwrap();
-    assert_eq!((events[0].code, events[0].counters), (code(0xc4, 0), CounterMask::EMPTY));
-    assert_eq!((events[1].code, events[1].counters), (code(0, 2), CounterMask::from_bits(0, 0b10)));
+    assert_eq!((events[0].code, events[0].counters), (code(0xc4, 0), None));
+    assert_eq!((events[1].code, events[1].counters), (code(0, 2), Some(CounterMask::from_bits(0, 0b10))));
     let refused = |events: &str| core_events(events.as_bytes()).unwrap_err().to_string();
     let named = r#"{"EventName": "C", "EventCode": "0x1", "Counter": "0"}"#;
     assert_eq!(refused(&format!("[{plain}, {named}]")), "A, Counter: is missing");

@@ -130,7 +130,7 @@ impl KpepEvents {
                 umask: integer(event, name, "umask", u8::MAX.into())?.unwrap_or(0) as u8,
                 ..EventCode::default()
             },
-            counters,
+            counters: Some(counters),
             errata: errata(text(event, "errata")),
             about: words::line(text(event, "description")),
             ..TableEvent::default()
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!((database.name.as_str(), database.counters), ("a99", CounterMask::from_bits(0x3fc, 3)));
         let events: Vec<_> =
             database.events.iter().map(|e| (e.name.as_str(), e.code.select, e.counters)).collect();
-        let masks = [(0, 1), (0x80, 0), (0x3fc, 0)].map(|(g, f)| CounterMask::from_bits(g, f));
+        let masks = [(0, 1), (0x80, 0), (0x3fc, 0)].map(|(g, f)| Some(CounterMask::from_bits(g, f)));
         assert_eq!(
             events,
             [("FIXED_CYCLES", 0, masks[0]), ("INST_ALL", 0x8c, masks[1]), ("MAP_STALL", 0x76, masks[2])]
@@ -273,7 +273,7 @@ mod tests {
         let database = read(HEAD, &format!("{fixed}{EVENTS}"), "").unwrap();
         let also: Vec<_> =
             database.events[0].also.iter().map(|also| (also.code.select, also.counters)).collect();
-        assert_eq!(also, [(0x8c, CounterMask::from_bits(0x80, 0))]);
+        assert_eq!(also, [(0x8c, Some(CounterMask::from_bits(0x80, 0)))]);
         let error = read(HEAD, fixed, "").unwrap_err();
         assert_eq!(error.to_string(), "FIXED_INSTRUCTIONS, fallback: 'INST_ALL' is no event");
     }

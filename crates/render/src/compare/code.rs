@@ -271,7 +271,7 @@ fn lacking<'a>(
     side: &'a str,
     other: &'a CodeSeries,
 ) -> impl Iterator<Item = String> + use<'a> {
-    let is_told = |event: &str| of.runs == 0 || of.notes.iter().any(|note| note.starts_with(event));
+    let is_told = |event: &String| of.runs == 0 || of.left_out.contains(event);
     let lacks = move |event: &&String| !of.events.contains(event) && !is_told(event);
     let note = move |event| format!("{side}: it has no counts of {event} by {}", of.grouping.word());
     other.events.iter().filter(lacks).map(note)
@@ -410,7 +410,7 @@ mod tests {
     fn a_side_without_counts_has_the_reason_in_place_of_a_table() {
         let mut lost = series(&[]);
         lost.events.clear();
-        lost.notes.push("instructions:u is not compared by code: no run has its count: x".to_owned());
+        lost.read_notes(vec!["instructions:u is not compared by code: no run has its count: x".to_owned()]);
         let versus = CodeVersus::of(&lost, &series(&[&[("/p", "f", 5)], &[("/p", "f", 5)]]), 20);
         let expected = "  by function: not compared\n  A: instructions:u is not compared by code:";
         let text = versus.table(Paint::NONE);

@@ -186,7 +186,7 @@ const MORE_IS_BETTER: [&str; 1] = ["ipc"];
 const NEITHER: [&str; 1] = ["cpu_utilization"];
 
 fn style(one: &Compared) -> Style {
-    let name = one.name.split(':').next().unwrap_or_default();
+    let name = one.event.as_str();
     let is_up = one.change.is_some_and(|change| change.estimate > 0.0);
     match one.finding {
         ComparisonFinding::Changed if NEITHER.contains(&name) => Style::Caution,

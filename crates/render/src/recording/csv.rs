@@ -57,7 +57,7 @@ fn line_of<R: Read>(rows: &RecordedRows<R>, row: &WindowRow, line: &mut String) 
         push(line, value(count, event));
         push(line, Some(count.verdict().word()));
         push(line, half_width(count, event));
-        push(line, Some(quoted(&clean(&reason(count)))));
+        push(line, Some(quoted(&clean(&reason(count).unwrap_or_default()))));
     }
     line.pop();
     line.push_str("\r\n");

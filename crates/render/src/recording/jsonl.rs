@@ -52,8 +52,7 @@ fn count_object(count: &Count, event: &RecordedEvent) -> Value {
     if let Some(half_width) = half_width(count, event) {
         object["half_width"] = number(half_width);
     }
-    let reason = reason(count);
-    if !reason.is_empty() {
+    if let Some(reason) = reason(count) {
         object["reason"] = reason.into();
     }
     object

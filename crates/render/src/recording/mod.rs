@@ -235,9 +235,9 @@ fn half_width(count: &Count, event: &RecordedEvent) -> Option<RecordedValue> {
 }
 
 /// The reason why a count is not exact, with that of a missing interval; empty if it is exact.
-fn reason(count: &Count) -> String {
-    let reason = count.reason().unwrap_or_default();
-    match count {
+fn reason(count: &Count) -> Option<String> {
+    let reason = count.reason()?;
+    Some(match count {
         Count::Scaled {
             interval: cyclometer_toolkit::core::Interval::Unknown { reason: no_interval },
             ..
@@ -245,7 +245,7 @@ fn reason(count: &Count) -> String {
             format!("{reason}; no interval: {no_interval}")
         }
         _ => reason,
-    }
+    })
 }
 
 /// The index of the boundary at which a row ended.

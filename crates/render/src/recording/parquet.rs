@@ -138,7 +138,7 @@ fn add(columns: &mut [ParquetColumn], row: &WindowRow, thread: Option<&str>, hea
             value(count, event).map(ParquetValue::Value),
             Some(ParquetValue::Text(count.verdict().word())),
             half_width(count, event).map(ParquetValue::Value),
-            (!reason.is_empty()).then_some(ParquetValue::Text(&reason)),
+            reason.as_deref().map(ParquetValue::Text),
         ];
         columns.iter_mut().zip(cells).for_each(|(column, cell)| column.add(cell));
     }

@@ -328,6 +328,13 @@ fn is_name(text: &str) -> bool {
     text.chars().all(inside) && text.chars().any(|c| c.is_ascii_alphabetic())
 }
 
+/// A property that all inputs share which have it.
+fn common<T: Clone + PartialEq>(inputs: &[(&str, &Series)], of: fn(&Series) -> Option<&T>) -> Option<T> {
+    let mut values = inputs.iter().filter_map(|(_, series)| of(series));
+    let first = values.next()?;
+    values.all(|value| value == first).then(|| first.clone())
+}
+
 /// Evaluates a formula run by run; a run that lacks an input has no value.
 fn computed(name: &str, expression: &Expression, inputs: &[(&str, &Series)]) -> Series {
     let runs = inputs.first().map(|(_, series)| series.values.as_slice()).unwrap_or_default();
@@ -342,21 +349,12 @@ fn computed(name: &str, expression: &Expression, inputs: &[(&str, &Series)]) -> 
             }
         }
     }
-    let common = |of: fn(&Series) -> &Option<String>| {
-        let mut words: Vec<&String> = inputs.iter().filter_map(|(_, series)| of(series).as_ref()).collect();
-        words.sort_unstable();
-        words.dedup();
-        match words.as_slice() {
-            [one] => Some((*one).clone()),
-            _ => None,
-        }
-    };
     Series {
         name: name.to_owned(),
         event: name.to_owned(),
-        provenance: common(|series| &series.provenance),
-        launch: common(|series| &series.launch),
-        scope: common(|series| &series.scope),
+        provenances: common(inputs, |series| series.provenances.as_ref()),
+        launch: common(inputs, |series| series.launch.as_ref()),
+        scope: common(inputs, |series| series.scope.as_ref()),
         reason,
         values,
         unit: String::new(),
@@ -419,11 +417,12 @@ mod tests {
     use super::*;
     use crate::RunFailure;
     use crate::compare::Design;
+    use cyclometer_core::Provenance;
 
     const QUESTION: Question = Question { design: Design::Paired, threshold: 0.005 };
 
     fn counted(name: &str, value: f64) -> Series {
-        Series { provenance: Some("counted".to_owned()), ..Series::of(name, &[value, value]) }
+        Series { provenances: Some(vec![Provenance::Counted]), ..Series::of(name, &[value, value]) }
     }
 
     fn ruling(gate: &str, a: &[Series], b: &[Series]) -> Ruling {

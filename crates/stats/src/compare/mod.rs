@@ -129,6 +129,8 @@ impl ComparisonFinding {
 pub struct Compared {
     /// Its name as printed.
     pub name: String,
+    /// Its name without modes.
+    pub event: String,
     /// Symbol of its unit.
     pub unit: String,
     /// Its values in A.
@@ -189,12 +191,17 @@ fn compare_one(
     let find = |all: &[Series], name: &str| all.iter().position(|series| series.name == name);
     let both = a.iter().map(|first| match find(b, &first.name) {
         Some(second) => compare_series(first, &b[second], question, tables),
-        None => missing(first, Statistics::of(&first.present()), Statistics::default(), "B does not have it"),
+        None => missing(
+            first,
+            Statistics::of(&first.present()),
+            Statistics::default(),
+            Some("B does not have it"),
+        ),
     });
     let mut all: Vec<Compared> = both.collect();
     let only_b = b.iter().filter(|series| find(a, &series.name).is_none());
     all.extend(only_b.map(|second| {
-        missing(second, Statistics::default(), Statistics::of(&second.present()), "A does not have it")
+        missing(second, Statistics::default(), Statistics::of(&second.present()), Some("A does not have it"))
     }));
     all
 }
@@ -209,9 +216,10 @@ impl SignedRankTables {
     }
 }
 
-fn missing(series: &Series, a: Statistics, b: Statistics, reason: &str) -> Compared {
+fn missing(series: &Series, a: Statistics, b: Statistics, reason: Option<&str>) -> Compared {
     Compared {
         name: series.name.clone(),
+        event: series.event.clone(),
         unit: series.unit.clone(),
         a,
         b,
@@ -220,14 +228,14 @@ fn missing(series: &Series, a: Statistics, b: Statistics, reason: &str) -> Compa
         p: None,
         q: None,
         finding: ComparisonFinding::NotCompared,
-        reason: Some(reason.to_owned()),
+        reason: reason.map(str::to_owned),
         drift: None,
     }
 }
 
 fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut SignedRankTables) -> Compared {
     let (of_a, of_b) = (a.present(), b.present());
-    let empty = missing(a, Statistics::of(&of_a), Statistics::of(&of_b), "");
+    let empty = missing(a, Statistics::of(&of_a), Statistics::of(&of_b), None);
     if let Some(reason) = a.differs_in_meaning(b) {
         return Compared { reason: Some(reason), ..empty };
     }
@@ -246,8 +254,7 @@ fn compare_series(a: &Series, b: &Series, question: Question, tables: &mut Signe
         Design::Apart => of_samples(&of_a, &of_b, empty),
     };
     // Few runs do not hide that a value is scaled.
-    let reasons: Vec<String> =
-        compared.reason.into_iter().filter(|reason| !reason.is_empty()).chain(reason).collect();
+    let reasons: Vec<String> = compared.reason.into_iter().chain(reason).collect();
     Compared { reason: (!reasons.is_empty()).then(|| reasons.join("; ")), ..compared }
 }
 
@@ -309,11 +316,9 @@ fn few(n: usize, what: &str) -> String {
 
 /// The same for pairs; the reason mentions counts that should repeat and do not.
 fn too_few(a: &Series, n: usize) -> String {
-    match a.provenance.as_deref() {
-        Some("counted") if n > 1 => {
-            format!("the {n} counted runs differ: a statement at 95 % needs 6 of them")
-        }
-        _ => few(n, "pair"),
+    match a.is_counted() && n > 1 {
+        true => format!("the {n} counted runs differ: a statement at 95 % needs 6 of them"),
+        false => few(n, "pair"),
     }
 }
 
@@ -362,6 +367,7 @@ fn judge(one: &Compared, threshold: f64) -> ComparisonFinding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_core::Provenance;
 
     const PAIRED: Question = Question { design: Design::Paired, threshold: THRESHOLD };
 
@@ -370,7 +376,7 @@ mod tests {
     }
 
     fn counted(values: &[f64]) -> Series {
-        Series { provenance: Some("counted".to_owned()), ..series("instructions:u", values) }
+        Series { provenances: Some(vec![Provenance::Counted]), ..series("instructions:u", values) }
     }
 
     fn one(a: Series, b: Series) -> Compared {
@@ -471,7 +477,7 @@ mod tests {
         let mixed = one(first, other);
         assert_eq!(mixed.finding, ComparisonFinding::NotCompared);
         assert_eq!(mixed.reason.as_deref(), Some("A is of scope tree, B of scope system"));
-        let hardware = Series { provenance: Some("hardware".to_owned()), ..counted(&[1.0, 1.0]) };
+        let hardware = Series { provenances: Some(vec![Provenance::Hardware]), ..counted(&[1.0, 1.0]) };
         let reason = one(hardware, counted(&[1.0, 1.0])).reason;
         assert_eq!(reason.as_deref(), Some("A is hardware, B is counted"));
         let none = Series { reason: Some("no PMU".to_owned()), ..series("t", &[]) };

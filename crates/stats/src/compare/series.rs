@@ -1,6 +1,6 @@
 //! The values of one metric over the runs of one command, from a summary of cyclometer or from a file.
 
-use cyclometer_core::{LaunchKind, Verdict};
+use cyclometer_core::{LaunchKind, Provenance, Verdict};
 
 use super::LEAST_COUNTED;
 use super::signed_rank::LEAST_PAIRS;
@@ -28,8 +28,8 @@ pub struct Series {
     pub unit: String,
     /// The word of its scope; `None` where the source does not say.
     pub scope: Option<String>,
-    /// The word of the provenance; `None` where the source does not say.
-    pub provenance: Option<String>,
+    /// The provenances, sorted, each once; `None` where the source does not say.
+    pub provenances: Option<Vec<Provenance>>,
     /// How the command was run, as a word; `None` where the source does not say.
     pub launch: Option<String>,
     /// The reason why the metric is not exact, or has no value.
@@ -79,10 +79,14 @@ impl Series {
         self.values.iter().filter_map(pair).collect()
     }
 
+    /// Whether the software PMU counted all of it.
+    pub fn is_counted(&self) -> bool {
+        self.provenances.as_deref() == Some(&[Provenance::Counted])
+    }
+
     /// The one value of all runs, if there are enough runs to say that it repeats.
     pub fn constant(&self) -> Option<f64> {
-        let counted = self.provenance.as_deref() == Some("counted");
-        let least = if counted { LEAST_COUNTED } else { LEAST_PAIRS };
+        let least = if self.is_counted() { LEAST_COUNTED } else { LEAST_PAIRS };
         let values = self.present();
         let first = values.first()?;
         let repeats = self.values.iter().all(|run| run.value == Some(*first));
@@ -94,14 +98,12 @@ impl Series {
         if self.unit != other.unit {
             return Some(format!("A is in '{}', B in '{}'", self.unit, other.unit));
         }
-        let differ = |a: &Option<String>, b: &Option<String>| match (a, b) {
-            (Some(a), Some(b)) if a != b => Some((a.clone(), b.clone())),
-            _ => None,
-        };
         let scopes = differ(&self.scope, &other.scope);
         let scopes = scopes.map(|(a, b)| format!("A is of scope {a}, B of scope {b}"));
-        let provenances =
-            || differ(&self.provenance, &other.provenance).map(|(a, b)| format!("A is {a}, B is {b}"));
+        let provenances = || {
+            differ(&self.provenances, &other.provenances)
+                .map(|(a, b)| format!("A is {}, B is {}", words(a), words(b)))
+        };
         let launches = || {
             let launches = differ(&self.launch, &other.launch);
             launches.map(|(a, b)| format!("A is of {a} runs, B of {b} ones"))
@@ -140,7 +142,7 @@ fn of_line(line: &LineSummary) -> Series {
         event: line.event.clone(),
         unit: line.unit.symbol().to_owned(),
         scope: Some(line.scope.word().to_owned()),
-        provenance: line.provenance.map(|who| who.word().to_owned()),
+        provenances: line.provenance.map(|who| vec![who]),
         launch: line.launch.map(LaunchKind::word).map(str::to_owned),
         reason: cautioned(line.verdict, line.reason.as_deref()),
         values: undisturbed(line.values.iter().map(run).collect()),
@@ -148,19 +150,32 @@ fn of_line(line: &LineSummary) -> Series {
 }
 
 fn of_derived(metric: &DerivedSummary) -> Series {
-    let mut who: Vec<&str> = metric.provenances.iter().map(|who| who.word()).collect();
+    let mut who = metric.provenances.clone();
     who.sort_unstable();
+    who.dedup();
     let values = metric.values.iter().map(|value| RunOf { run: value.run, value: finite(value.value) });
     Series {
         name: metric.name.clone(),
-        event: metric.name.split(':').next().unwrap_or_default().to_owned(),
+        event: metric.metric.clone(),
         unit: metric.unit.symbol().to_owned(),
         scope: None,
-        provenance: (!who.is_empty()).then(|| who.join(" and ")),
+        provenances: (!who.is_empty()).then_some(who),
         launch: metric.is_of_the_translation.then(|| LaunchKind::Translated.word().to_owned()),
         reason: cautioned(metric.verdict, metric.reason.as_deref()),
         values: values.collect(),
     }
+}
+
+/// The values of a property of both series, if they differ.
+fn differ<'a, T: PartialEq>(a: &'a Option<T>, b: &'a Option<T>) -> Option<(&'a T, &'a T)> {
+    a.as_ref().zip(b.as_ref()).filter(|(a, b)| a != b)
+}
+
+/// `counted and hardware`
+fn words(provenances: &[Provenance]) -> String {
+    let mut words: Vec<&str> = provenances.iter().map(|who| who.word()).collect();
+    words.sort_unstable();
+    words.join(" and ")
 }
 
 fn cautioned(verdict: Verdict, reason: Option<&str>) -> Option<String> {
@@ -191,7 +206,10 @@ mod tests {
         let names: Vec<&str> = all.iter().map(|series| series.name.as_str()).collect();
         assert_eq!(names, ["wall_time", "user_time", "system_time", "cpu_utilization"]);
         assert_eq!(all[0].present(), [100.0, 101.0, 102.0]);
-        assert_eq!((all[0].scope.as_deref(), all[0].provenance.as_deref()), (Some("tree"), Some("kernel")));
+        assert_eq!(
+            (all[0].scope.as_deref(), all[0].provenances.as_deref()),
+            (Some("tree"), Some(&[Provenance::Kernel][..]))
+        );
     }
 
     #[test]

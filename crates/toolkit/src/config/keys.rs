@@ -1,5 +1,7 @@
 //! The keys: their types, ranges and effects.
 
+use std::fmt;
+
 use cyclometer_backend::Serialisation;
 
 use super::Config;
@@ -137,10 +139,30 @@ pub(crate) const LONGEST_INTERVAL_MS: u32 = 3_600_000;
 /// The most samples that are kept.
 pub(crate) const MOST_SAMPLES: u32 = 1 << 20;
 
+/// Why a key cannot be set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum SettingError {
+    /// There is no key of this path.
+    UnknownKey(String),
+    /// The key takes other values.
+    WrongValue { key: ConfigKey, given: String },
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingError::UnknownKey(path) => f.write_str(&unknown(path)),
+            SettingError::WrongValue { key, given } => {
+                write!(f, "{} takes {}, and not {given}", key.path, key.takes)
+            }
+        }
+    }
+}
+
 /// Sets a key, or returns the error.
-pub(super) fn set(config: &mut Config, path: &str, given: &WrittenValue) -> Result<(), String> {
+pub(super) fn set(config: &mut Config, path: &str, given: &WrittenValue) -> Result<(), SettingError> {
     let Some(key) = CONFIG_KEYS.iter().find(|key| key.path == path) else {
-        return Err(unknown(path));
+        return Err(SettingError::UnknownKey(path.to_owned()));
     };
     let apple = &mut config.apple_silicon;
     let done = match path {
@@ -160,7 +182,7 @@ pub(super) fn set(config: &mut Config, path: &str, given: &WrittenValue) -> Resu
         "x86.supported_vendors" => put(&mut config.x86.supported_vendors, given.list()),
         _ => false,
     };
-    done.then_some(()).ok_or_else(|| format!("{path} takes {}, and not {}", key.takes, given.words()))
+    done.then_some(()).ok_or_else(|| SettingError::WrongValue { key: *key, given: given.words() })
 }
 
 fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
@@ -170,7 +192,7 @@ fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
 }
 
 /// The message about an unknown key: it lists the keys of the same section.
-pub(super) fn unknown(path: &str) -> String {
+fn unknown(path: &str) -> String {
     let (room, key) = path.rsplit_once('.').unwrap_or(("", path));
     let beside = |known: &ConfigKey| {
         let (its_room, name) = known.path.rsplit_once('.').unwrap_or(("", known.path));

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use cyclometer_core::Result;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
-use super::keys::{ROOMS, WrittenValue, set, unknown};
+use super::keys::{ROOMS, SettingError, WrittenValue, set};
 use super::{Config, invalid};
 
 /// The only key of the outermost mapping.
@@ -99,9 +99,9 @@ impl<'a> YamlReader<'a> {
                 continue;
             }
             let (given, span) = self.value(0)?;
-            set(config, &path, &given).map_err(|message| {
-                let at = if message == unknown(&path) { key_span } else { span };
-                Wrong::at(at, message)
+            set(config, &path, &given).map_err(|error| {
+                let is_of_key = matches!(error, SettingError::UnknownKey(_));
+                Wrong::at(if is_of_key { key_span } else { span }, error.to_string())
             })?;
         }
         Ok(())

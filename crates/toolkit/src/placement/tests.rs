@@ -198,7 +198,7 @@ fn table_codes(cpu: &Cpu<'_>, name: &str, pin: Option<u8>) -> Codes {
         Some(n) => mask.and(CounterMask::from_bits(0, 1 << n)),
         None => mask,
     };
-    codes.map(|(extra, mask)| (extra, pinned(mask.and(cpu.counters())))).collect()
+    codes.map(|(extra, mask)| (extra, pinned(mask.unwrap().and(cpu.counters())))).collect()
 }
 
 /// Whether events count at once, by trying every code on every counter.
@@ -296,7 +296,7 @@ fn check(placement: &Placement<'_>) {
         for seat in pass {
             let event = &placement.events[seat.demand];
             let coded = &event.codes[seat.way];
-            assert!(coded.counters.is_empty() || coded.counters.contains(seat.counter), "{seat:?}");
+            assert!(coded.counters.is_none_or(|named| named.contains(seat.counter)), "{seat:?}");
             let own = seat.counters(event.wide);
             assert!(own.and(taken).is_empty() && own.without(placement.counters).is_empty(), "{pass:?}");
             taken = taken.or(own);

@@ -302,7 +302,7 @@ impl SweepMachine {
             Some(TableEvent {
                 name: name_of(&sum.to_string(), event.code),
                 code: EventCode { select, umask, ..EventCode::default() },
-                counters: event.judgement.mask.belongs,
+                counters: Some(event.judgement.mask.belongs).filter(|belongs| !belongs.is_empty()),
                 ..TableEvent::default()
             })
         });

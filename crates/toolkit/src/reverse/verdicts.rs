@@ -44,8 +44,8 @@ pub struct ReversedEvent {
 pub struct DocumentedEvent {
     /// Its name.
     pub name: String,
-    /// The counters that it is allowed on, by the table.
-    pub counters: CounterMask,
+    /// The counters that it is allowed on, by the table; `None` if the table names none.
+    pub counters: Option<CounterMask>,
 }
 
 impl Reversed {

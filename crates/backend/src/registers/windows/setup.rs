@@ -61,7 +61,7 @@ pub(super) struct Claims {
 /// use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 ///
 /// let chip = Chip {
-///     pmu_version: 4,
+///     pmu_version: Some(4),
 ///     counter_width: Some(CounterWidth::carrying(48)),
 ///     counters: CounterMask::first(4, 3),
 ///     ..Chip::default()

@@ -200,9 +200,9 @@ impl<'a> Cpu<'a> {
         Family::ALL[(self.small(0) as usize).min(Family::ALL.len() - 1)]
     }
 
-    /// Version of the architecture's PMU; 0 where there is none.
-    pub fn pmu_version(&self) -> u32 {
-        self.small(1)
+    /// Version of the architecture's PMU; `None` where there is none.
+    pub fn pmu_version(&self) -> Option<u32> {
+        Some(self.small(1)).filter(|version| *version != 0)
     }
 
     /// Bits of the event select field; `None` when unknown.
@@ -360,10 +360,11 @@ impl<'a> Entry<'a> {
         self.flag(flag::CONFIG).then(|| self.value())
     }
 
-    /// The counters that may count it; empty if the vendor names none.
-    pub fn counters(&self) -> CounterMask {
+    /// The counters that may count it; `None` if the vendor names none.
+    pub fn counters(&self) -> Option<CounterMask> {
         let masks = self.blob.record(BlobPart::Masks, 16, u16_at(self.def, 8).into());
-        CounterMask::from_bits(u64_at(masks, 0), u64_at(masks, 8))
+        let mask = CounterMask::from_bits(u64_at(masks, 0), u64_at(masks, 8));
+        (!mask.is_empty()).then_some(mask)
     }
 
     /// Codes that count the same with another extra register.

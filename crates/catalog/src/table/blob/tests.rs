@@ -23,8 +23,9 @@ fn codes() -> impl Strategy<Value = EventCode> {
     })
 }
 
-fn masks() -> impl Strategy<Value = CounterMask> {
-    (any::<u64>(), any::<u64>()).prop_map(|(general, fixed)| CounterMask::from_bits(general, fixed))
+fn masks() -> impl Strategy<Value = Option<CounterMask>> {
+    let named = (any::<u64>(), 1..=u64::MAX);
+    proptest::option::of(named.prop_map(|(general, fixed)| CounterMask::from_bits(general, fixed)))
 }
 
 fn events() -> impl Strategy<Value = TableEvent> {
@@ -59,7 +60,7 @@ fn table(id: usize, mut events: Vec<TableEvent>) -> CpuTable {
         title: "A core".into(),
         family: Family::ALL[id % 5],
         matches: vec!["one".into(), "two".into()],
-        pmu_version: 5,
+        pmu_version: Some(5),
         selector_bits: Some(16),
         counter_width: Some(CounterWidth { bits: 48, overflow_bit: 47 }),
         counters: CounterMask::from_bits(0xff, 0x77),

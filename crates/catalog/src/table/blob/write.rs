@@ -127,7 +127,9 @@ impl Writer {
         Ok(())
     }
 
-    fn mask(&mut self, mask: CounterMask) -> Result<u16, TooMany> {
+    /// A mask of counters; an empty one where they are unknown.
+    fn mask(&mut self, mask: Option<CounterMask>) -> Result<u16, TooMany> {
+        let mask = mask.unwrap_or(CounterMask::EMPTY);
         if let Some(known) = self.masks.get(&mask) {
             return Ok(*known);
         }
@@ -176,7 +178,7 @@ impl Writer {
         &mut self,
         code: &EventCode,
         config: Option<u64>,
-        counters: CounterMask,
+        counters: Option<CounterMask>,
         mut flags: u8,
         also: &[u16],
         errata: &str,
@@ -237,7 +239,7 @@ impl Writer {
         texts.iter().for_each(|text| record.extend(self.text(text)));
         let small = [
             family as u32,
-            header.pmu_version,
+            header.pmu_version.unwrap_or(0),
             header.selector_bits.unwrap_or(0),
             header.counter_width.map_or(0, |width| width.bits),
             header.counter_width.map_or(0, |width| width.overflow_bit),

@@ -4,7 +4,7 @@ use cyclometer_toolkit::code_is_unchanged;
 use cyclometer_toolkit::core::code::CodeCounts;
 use cyclometer_toolkit::core::{Report, SlotId, Verdict};
 use cyclometer_toolkit::stats::{RunValue, Summary};
-use cyclometer_toolkit::symbols::{CodeSeries, CountsByCode, CountsOfCode, Grouping, group};
+use cyclometer_toolkit::symbols::{CodeSeries, CountsByCode, CountsOfCode, Grouping, group, left_out_note};
 
 use crate::failure::without_numbers;
 
@@ -51,9 +51,9 @@ impl CodeOfArms {
             }
         }
         let events = slots.iter().map(|slot| EventOfRuns::of(*slot, summary)).collect::<Vec<_>>();
-        let Complete { events: columns, runs } = complete(&events, counted, &mut notes);
+        let Complete { events: columns, left_out, runs } = complete(&events, counted, &mut notes);
         let names = columns.iter().map(|column| events[*column].name.clone()).collect();
-        let mut all = CodeSeries::new(self.grouping, names);
+        let mut all = CodeSeries { left_out, ..CodeSeries::new(self.grouping, names) };
         for RunByCode { run, counts } in runs {
             notes.extend(
                 columns.iter().filter_map(|column| events[*column].other_sum(run, counts.totals[*column])),
@@ -117,6 +117,8 @@ impl<'a> EventOfRuns<'a> {
 struct Complete<'a> {
     /// The indices of the events.
     events: Vec<usize>,
+    /// The names of the events that are left out.
+    left_out: Vec<String>,
     runs: Vec<RunByCode<'a>>,
 }
 
@@ -127,7 +129,7 @@ fn complete<'a>(
     mut runs: Vec<RunByCode<'a>>,
     notes: &mut Vec<String>,
 ) -> Complete<'a> {
-    let mut with_counts = Vec::new();
+    let (mut with_counts, mut left_out) = (Vec::new(), Vec::new());
     for (index, event) in events.iter().enumerate() {
         let name = &event.name;
         let has_count = |run: &&RunByCode<'_>| event.missing(run.run).is_none();
@@ -138,7 +140,8 @@ fn complete<'a>(
             continue;
         };
         if having.is_empty() {
-            notes.push(format!("{name} is not compared by code: no run has its count: {why}"));
+            notes.push(left_out_note(name, &format!("no run has its count: {why}")));
+            left_out.push(name.clone());
         } else {
             let (left, all) = (runs.len() - having.len(), runs.len());
             let is = if left == 1 { "is" } else { "are" };
@@ -153,7 +156,7 @@ fn complete<'a>(
     if with_counts.is_empty() {
         runs.clear();
     }
-    Complete { events: with_counts, runs }
+    Complete { events: with_counts, left_out, runs }
 }
 
 /// The counts of some events.
@@ -212,7 +215,7 @@ mod tests {
         };
         let runs = (0..values[0].1.len() as u32).map(|run| RunByCode { run, counts: &counts }).collect();
         let mut notes = Vec::new();
-        let Complete { events, runs } = complete(&events, runs, &mut notes);
+        let Complete { events, runs, .. } = complete(&events, runs, &mut notes);
         (events, runs.iter().map(|run| run.run).collect(), notes)
     }
 

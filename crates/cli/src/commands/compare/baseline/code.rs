@@ -23,7 +23,7 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
         texts.ok_or_else(|| problem(&format!("'by' has no list '{key}'")))
     };
     let mut series = CodeSeries::new(grouping, texts("events")?);
-    series.notes = texts("notes")?;
+    series.read_notes(texts("notes")?);
     // A file of `stat` is of one run.
     let runs = by.get("runs").map_or(Some(1), Value::as_u64).and_then(|runs| usize::try_from(runs).ok());
     series.runs = runs
@@ -53,7 +53,7 @@ pub(super) fn counted(mut code: CodeSeries, metrics: &[Series]) -> BaselineRead<
             continue;
         };
         let other = |sum: &Option<u64>| sum.is_none_or(|sum| sum as f64 != *count);
-        if metric.provenance.as_deref() == Some("counted") && code.totals(index).iter().any(other) {
+        if metric.is_counted() && code.totals(index).iter().any(other) {
             return Err(problem(&format!("the rows of 'by' do not add up to {event}, which is {count}")));
         }
     }
@@ -98,6 +98,7 @@ fn problem(text: &str) -> BaselineProblem {
 mod tests {
     use super::*;
     use crate::render::compare::code::series_json;
+    use cyclometer_toolkit::core::Provenance;
     use serde_json::json;
 
     fn series() -> CodeSeries {
@@ -138,7 +139,7 @@ mod tests {
         let mut code = series();
         code.rows.retain(|name, _| name.object.is_none());
         let metric = |name: &str, values: &[f64]| Series {
-            provenance: Some("counted".to_owned()),
+            provenances: Some(vec![Provenance::Counted]),
             ..Series::of(name, values)
         };
         let (a, b) = (metric("a", &[5.0, 5.0]), metric("b", &[6.0, 6.0]));

@@ -1,5 +1,6 @@
 //! Results of other programs: hyperfine 1 and 2, and JSON with poop's names of metrics.
 
+use cyclometer_toolkit::core::Provenance;
 use cyclometer_toolkit::core::exec::ExitStatus;
 use cyclometer_toolkit::stats::compare::{RunOf, Series};
 use cyclometer_toolkit::stats::{Failures, RunFailure};
@@ -44,7 +45,7 @@ fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
         name: (*ours).to_owned(),
         event: ours.trim_end_matches(":u").to_owned(),
         unit: (*unit).to_owned(),
-        provenance: Some(if is_counter { "hardware" } else { "kernel" }.to_owned()),
+        provenances: Some(vec![if is_counter { Provenance::Hardware } else { Provenance::Kernel }]),
         launch: Some("native".to_owned()),
         values,
         ..Series::default()

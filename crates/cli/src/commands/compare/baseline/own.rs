@@ -1,5 +1,6 @@
 //! Results that `compare --save-baseline`, `compare --export-json` or `stat --export-json` wrote.
 
+use cyclometer_toolkit::core::Provenance;
 use cyclometer_toolkit::core::exec::ExitStatus;
 use cyclometer_toolkit::stats::compare::{RunOf, Series};
 use cyclometer_toolkit::stats::{Failures, RunFailure};
@@ -118,10 +119,12 @@ fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed)
         values.push(RunOf { run: u32::try_from(run).unwrap_or(u32::MAX), value: found });
     }
     let provenances = metric.get("provenances").and_then(Value::as_array).map(|words| {
-        let mut words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-        words.sort_unstable();
-        words.join(" and ")
+        let mut all: Vec<Provenance> =
+            words.iter().filter_map(Value::as_str).filter_map(Provenance::named).collect();
+        all.sort_unstable();
+        all
     });
+    let provenance = text("provenance").and_then(|word| Provenance::named(&word));
     let count = text("count").unwrap_or_default();
     let reason = (count != "exact").then(|| {
         let reason = text("reason").unwrap_or_else(|| "no reason is known".to_owned());
@@ -131,7 +134,7 @@ fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed)
         event: text("event").unwrap_or_else(|| name.split(':').next().unwrap_or_default().to_owned()),
         unit: text("unit").unwrap_or_default(),
         scope: text("scope"),
-        provenance: text("provenance").or(provenances).filter(|who| !who.is_empty()),
+        provenances: provenance.map(|who| vec![who]).or(provenances).filter(|who| !who.is_empty()),
         launch: text("launch"),
         reason,
         values,
@@ -169,7 +172,7 @@ mod tests {
                 }
                 for (read, written) in series.iter().zip(&arm.series) {
                     assert_eq!((&read.name, &read.values), (&written.name, &written.values));
-                    assert_eq!((&read.provenance, &read.scope), (&written.provenance, &written.scope));
+                    assert_eq!((&read.provenances, &read.scope), (&written.provenances, &written.scope));
                 }
             }
         });

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cyclometer_toolkit::core::Provenance;
 use cyclometer_toolkit::stats::compare::{RunOf, Series};
 use serde_json::Value;
 
@@ -295,7 +296,7 @@ impl PerfRow {
             name: name.to_owned(),
             event: name.split(':').next().unwrap_or(name).to_owned(),
             unit: unit.to_owned(),
-            provenance: provenance(name).map(str::to_owned),
+            provenances: provenance(name).map(|who| vec![who]),
             launch: Some("native".to_owned()),
             reason: reason.or_else(scaled),
             values: vec![RunOf { run: 0, value: value.map(|value| value * scale) }],
@@ -395,12 +396,12 @@ const OF_THE_KERNEL: [&str; 14] = [
 ];
 
 /// The source of an event by its name in perf; unknown for `msr/tsc/` and similar names.
-fn provenance(name: &str) -> Option<&'static str> {
+fn provenance(name: &str) -> Option<Provenance> {
     let stem = name.split(':').next().unwrap_or(name);
     match name.contains('/') {
         true => None,
-        false if OF_THE_KERNEL.contains(&stem) => Some("kernel"),
-        false => Some("hardware"),
+        false if OF_THE_KERNEL.contains(&stem) => Some(Provenance::Kernel),
+        false => Some(Provenance::Hardware),
     }
 }
 
@@ -440,8 +441,9 @@ mod tests {
             series(&contents, "branches:u").reason.as_deref(),
             Some("scaled: observed 41 % of the time")
         );
-        let of = |name| series(&contents, name).provenance.as_deref();
-        assert_eq!((of("branches:u"), of("task-clock")), (Some("hardware"), Some("kernel")));
+        let of = |name| series(&contents, name).provenances.clone().unwrap();
+        assert_eq!(of("branches:u"), [Provenance::Hardware]);
+        assert_eq!(of("task-clock"), [Provenance::Kernel]);
         assert_eq!(provenance("msr/tsc/"), None);
         let bad = parse("{\"counter-value\" : \"nan\", \"unit\" : \"\", \"event\" : \"cycles:u\"}");
         assert_eq!(bad.unwrap_err().text, "cycles:u is 'nan', which is no number");
@@ -548,7 +550,8 @@ mod tests {
 
     #[test]
     fn a_gate_decides_neither_over_a_gap_nor_hides_that_a_value_is_scaled() {
-        let ours = Series { provenance: Some("hardware".to_owned()), ..Series::of("cycles:u", &[900.0; 9]) };
+        let ours =
+            Series { provenances: Some(vec![Provenance::Hardware]), ..Series::of("cycles:u", &[900.0; 9]) };
         let gate = Gate::parse("cycles > +1%").unwrap();
         let question = Question { design: Design::Apart, threshold: 0.005 };
         let outcome = |intervals: &[_]| {
