@@ -110,6 +110,6 @@ impl Tracer {
         counted.for_each(|process| tree.merge(&process.call_tree));
         let paths = tree.paths(&places.borrow());
         let objects = self.objects.as_ref().map(|objects| objects.borrow());
-        protocol::paths(&paths, profile, |number| objects.as_ref().and_then(|objects| objects.file(number)))
+        protocol::paths(&paths, profile, |number| objects.as_ref().and_then(|objects| objects.origin(number)))
     }
 }
