@@ -6,6 +6,8 @@
 mod damaged;
 #[path = "by_code/modelled.rs"]
 mod modelled;
+#[path = "by_code/run_time.rs"]
+mod run_time;
 mod support;
 
 use std::collections::BTreeMap;

@@ -46,11 +46,10 @@ impl fmt::Display for UnreadSection {
 /// # Errors
 ///
 /// [`UnreadSection`].
-pub(crate) fn section_data<'a>(
-    file: &object::File<'a>,
-    name: &str,
-) -> Result<Cow<'a, [u8]>, UnreadSection> {
-    let Some(section) = file.section_by_name(name) else { return Ok(Cow::Borrowed(&[])) };
+pub(crate) fn section_data<'a>(file: &object::File<'a>, name: &str) -> Result<Cow<'a, [u8]>, UnreadSection> {
+    let gnu_name = || format!(".z{}", name.trim_start_matches('.'));
+    let section = file.section_by_name(name).or_else(|| file.section_by_name(&gnu_name()));
+    let Some(section) = section else { return Ok(Cow::Borrowed(&[])) };
     let found = section.compressed_data().map_err(|_| UnreadSection::Damaged)?;
     match found.format {
         CompressionFormat::None => Ok(Cow::Borrowed(found.data)),
@@ -72,9 +71,8 @@ mod tests {
     use super::*;
 
     /// `b"hello hello hello hello"`, compressed by zlib.
-    const HELLO: [u8; 16] = [
-        0x78, 0x9c, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x27, 0x01, 0x68, 0x03, 0x08, 0xb1,
-    ];
+    const HELLO: [u8; 16] =
+        [0x78, 0x9c, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x57, 0xc8, 0x40, 0x27, 0x01, 0x68, 0x03, 0x08, 0xb1];
 
     #[test]
     fn data_of_another_length_or_content_is_damaged() {

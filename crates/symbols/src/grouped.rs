@@ -141,7 +141,7 @@ const WORTH_A_NOTE: u64 = 100;
 
 /// The note about code that processes made and did not name.
 const UNNAMED_MEMORY: &str = "[no file] has code that was made at run time and has no names: start node with \
-     --perf-basic-prof, Java with -XX:+DumpPerfMapAtExit, others so that they write /tmp/perf-PID.map";
+     --perf-basic-prof, Java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, others so that they write /tmp/perf-PID.map";
 
 struct Groups {
     grouping: Grouping,

@@ -32,8 +32,7 @@ pub type NameFileContent = (PathBuf, Result<Vec<u8>, String>);
 /// The files that name code which a process made, those that exist.
 pub fn name_files(memory: ProcessMemory) -> Vec<NameFileContent> {
     let ProcessMemory { pid, since_ns } = memory;
-    let paths =
-        [format!("/tmp/perf-{pid}.map"), format!("/tmp/jit-{pid}.dump"), format!("jit-{pid}.dump")];
+    let paths = [format!("/tmp/perf-{pid}.map"), format!("/tmp/jit-{pid}.dump"), format!("jit-{pid}.dump")];
     let content = |path: String| match content(Path::new(&path), since_ns) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         content => Some((PathBuf::from(path), content.map_err(|error| error.to_string()))),

@@ -73,7 +73,8 @@ fn compressed_lines_are_read_or_missing_with_the_reason() {
         let by = by(folder.path(), &["--by", "line"], &[command]);
         let rows = by["rows"].as_array().unwrap().iter();
         let row = |row: &Value| Some((row["file"].as_str()?.to_owned(), row["line"].as_u64()?));
-        let of_program = rows.filter(|row| row["object"].as_str().is_some_and(|o| o.ends_with(&command[1..])));
+        let of_program =
+            rows.filter(|row| row["object"].as_str().is_some_and(|o| o.ends_with(&command[1..])));
         let lines: BTreeSet<(String, u64)> = of_program.filter_map(row).collect();
         (lines, by)
     };
@@ -82,7 +83,12 @@ fn compressed_lines_are_read_or_missing_with_the_reason() {
     for (format, file) in [("zlib", "packed"), ("zlib-gnu", "packed-gnu")] {
         objcopy(folder.path(), &[&format!("--compress-debug-sections={format}"), "program", file]);
         let (packed, by) = lines(&format!("./{file}"));
-        assert_eq!((packed, by["notes"].as_array().map(Vec::len)), (whole.clone(), Some(0)), "{format}: {by}");
+        assert_eq!(
+            (packed, by["notes"].as_array().map(Vec::len)),
+            (whole.clone(), Some(0)),
+            "{format}: {}",
+            by["notes"]
+        );
     }
     // A separate file is compressed as distributions do it.
     objcopy(folder.path(), &["--only-keep-debug", "packed", "apart.debug"]);

@@ -117,18 +117,6 @@ impl CodeObjects {
     }
 }
 
-/// Whether a mapping of this name has code that is at no offset of a file: memory of the program, or shared
-/// memory without a path.
-pub(super) fn is_memory(name: &str) -> bool {
-    name.is_empty()
-        || name.starts_with("/memfd:")
-        || name.starts_with("/dev/zero")
-        || name.starts_with("/SYSV")
-        || name.starts_with("[anon")
-        || name == "[heap]"
-        || name.starts_with("[stack")
-}
-
 /// The stamp of the file at a path, if it has these bytes at an offset. Behind its end a page is zero.
 fn same_content(path: &Path, offset: u64, bytes: &[u8; PAGE as usize]) -> Option<FileStamp> {
     let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK_NOCTTY).open(path).ok()?;
@@ -162,11 +150,6 @@ mod tests {
         let origin = objects.origin(page.object).unwrap();
         assert!(matches!(origin, ObjectOrigin::Memory(owner) if owner.pid == tid), "{origin:?}");
         assert_eq!(objects.of_memory(u32::MAX, 0), None, "there is no such thread");
-        for (name, expected) in
-            [("", true), ("/memfd:doublemapper (deleted)", true), ("[vdso]", false), ("/usr/bin/x", false)]
-        {
-            assert_eq!(is_memory(name), expected, "{name}");
-        }
     }
 
     #[test]

@@ -117,10 +117,7 @@ pub struct MemoryOwner {
 }
 
 /// The lines of a profile; `origin` says what the number of an object stands for.
-pub(crate) fn code<'a>(
-    profile: &CodeProfile,
-    origin: impl Fn(u32) -> Option<ObjectOrigin<'a>>,
-) -> String {
+pub(crate) fn code<'a>(profile: &CodeProfile, origin: impl Fn(u32) -> Option<ObjectOrigin<'a>>) -> String {
     let mut text = String::new();
     let mut objects: Vec<u32> = profile.runs().filter_map(|(run, _)| run.place.object).collect();
     objects.sort_unstable();
