@@ -11,7 +11,7 @@ use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::file_sum;
-use cyclometer_soft::host::protocol::{CodeReport, MemoryOwner, ProcessCounts, TracerReport};
+use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, RunTimeCodeOwner, TracerReport};
 
 use super::link::Link;
 
@@ -131,7 +131,7 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
     let files = report.objects.iter().map(|object| {
         (object.number, CodeObject { path: object.path.clone(), sum: object.sum.clone(), memory: None })
     });
-    let memory = report.memory.iter().map(|(number, MemoryOwner { pid, since_ns })| {
+    let memory = report.memory.iter().map(|(number, RunTimeCodeOwner { pid, since_ns })| {
         let memory = Some(ProcessMemory { pid: *pid, since_ns: *since_ns });
         (*number, CodeObject { memory, ..CodeObject::default() })
     });

@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::cache_folder::{O_NONBLOCK_NOCTTY, file_sum};
 use super::function_starts::FunctionStarts;
 use super::proc;
-use super::protocol::{MemoryOwner, ObjectOrigin};
+use super::protocol::{ObjectOrigin, RunTimeCodeOwner};
 use crate::translate::{ObjectPage, PAGE};
 
 /// Files of code that programs have mapped, and processes with code of no file.
@@ -33,7 +33,7 @@ enum ExecutedObject {
     /// A file: its path and the sum of [`file_sum`]; `None` for a file that its path did not lead to.
     File(String, Option<String>),
     /// The memory of a process.
-    Memory(MemoryOwner),
+    Memory(RunTimeCodeOwner),
 }
 
 /// Facts by which a file that was replaced or written is told from the one before.
@@ -82,7 +82,7 @@ impl CodeObjects {
     /// The page at an address of the memory of a process, which has code of no file there.
     pub(super) fn of_memory(&mut self, tid: u32, address: u64) -> Option<ObjectPage> {
         let pid = proc::first_thread(tid)?;
-        let owner = MemoryOwner { pid, since_ns: self.since_ns };
+        let owner = RunTimeCodeOwner { pid, since_ns: self.since_ns };
         let object = *self.memory.entry(pid).or_insert_with(|| {
             self.objects.push(ExecutedObject::Memory(owner));
             self.objects.len() as u32 - 1
@@ -107,7 +107,7 @@ impl CodeObjects {
         number
     }
 
-    /// What a number stands for.
+    /// The origin of an object, by its number.
     pub(super) fn origin(&self, number: u32) -> Option<ObjectOrigin<'_>> {
         let origin = |object| match object {
             &ExecutedObject::Memory(owner) => ObjectOrigin::Memory(owner),

@@ -98,25 +98,25 @@ pub(crate) fn uncounted(reason: &str) -> String {
     format!("uncounted {}\n", one_line(reason))
 }
 
-/// What a number of a code object stands for.
+/// The origin of a code object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ObjectOrigin<'a> {
     /// A file: its path, and its sum if that is known.
     File(&'a str, Option<&'a str>),
     /// The memory of a process.
-    Memory(MemoryOwner),
+    Memory(RunTimeCodeOwner),
 }
 
 /// A process that has executed code of no file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryOwner {
+pub struct RunTimeCodeOwner {
     /// Its id.
     pub pid: u32,
     /// A time before it began, in nanoseconds since 1970.
     pub since_ns: u64,
 }
 
-/// The lines of a profile; `origin` says what the number of an object stands for.
+/// The lines of a profile; `origin` gives that of an object by its number.
 pub(crate) fn code<'a>(profile: &CodeProfile, origin: impl Fn(u32) -> Option<ObjectOrigin<'a>>) -> String {
     let mut text = String::new();
     let mut objects: Vec<u32> = profile.runs().filter_map(|(run, _)| run.place.object).collect();
@@ -170,7 +170,9 @@ fn object_line(object: u32, origin: Option<ObjectOrigin<'_>>) -> String {
         ObjectOrigin::File(path, sum) => {
             format!("object {object} {} {}\n", sum.unwrap_or(NO_FILE), one_line(path))
         }
-        ObjectOrigin::Memory(MemoryOwner { pid, since_ns }) => format!("memory {object} {pid} {since_ns}\n"),
+        ObjectOrigin::Memory(RunTimeCodeOwner { pid, since_ns }) => {
+            format!("memory {object} {pid} {since_ns}\n")
+        }
     }
 }
 
@@ -220,7 +222,7 @@ pub struct CodeReport {
     /// The files of code.
     pub objects: Vec<ReportedFile>,
     /// The memory of processes with code of no file, by the number of its object.
-    pub memory: Vec<(u32, MemoryOwner)>,
+    pub memory: Vec<(u32, RunTimeCodeOwner)>,
     /// The executions.
     pub profile: CodeProfile,
     /// The instructions by call path, where they were requested: a path comes after that of its caller.
@@ -281,7 +283,7 @@ impl CodeReport {
     fn add_memory(&mut self, rest: &str) -> Option<()> {
         let fields: Vec<&str> = rest.split(' ').collect();
         let [number, pid, since_ns] = fields.try_into().ok()?;
-        let owner = MemoryOwner { pid: pid.parse().ok()?, since_ns: since_ns.parse().ok()? };
+        let owner = RunTimeCodeOwner { pid: pid.parse().ok()?, since_ns: since_ns.parse().ok()? };
         self.memory.push((number.parse().ok()?, owner));
         Some(())
     }
@@ -398,7 +400,7 @@ mod tests {
         profile.add(CodeRun { place: place(Some(7), 0x1f0), bytes: [0x90, 0x0f].into() }, &executions);
         profile.add(CodeRun { place: place(None, 1), bytes: [0xc3].into() }, &RunExecutions::default());
         profile.add(CodeRun { place: place(Some(8), 0x7f00), bytes: [0x90].into() }, &executions);
-        let owner = MemoryOwner { pid: 77, since_ns: u64::MAX };
+        let owner = RunTimeCodeOwner { pid: 77, since_ns: u64::MAX };
         let origin = |number| match number {
             7 => ObjectOrigin::File("/a b\n/c", Some("y")),
             _ => ObjectOrigin::Memory(owner),
