@@ -234,7 +234,7 @@ fn by_code(sites: &[SiteCounts]) -> CodeCounts {
 pub(crate) fn object_of(objects: &mut Vec<CodeObject>, path: &str) -> usize {
     if objects.last().is_none_or(|last| last.path != path) {
         let sum = file_sum(Path::new(path)).unwrap_or_default();
-        objects.push(CodeObject { path: path.to_owned(), sum });
+        objects.push(CodeObject { path: path.to_owned(), sum, memory: None });
     }
     objects.len() - 1
 }

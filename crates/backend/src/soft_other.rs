@@ -1,6 +1,8 @@
 //! Systems and programs without the software PMU.
 
-use cyclometer_core::code::CodeObject;
+use std::path::PathBuf;
+
+use cyclometer_core::code::{CodeObject, ProcessMemory};
 use cyclometer_core::{CpuBaseline, Launch, Source};
 
 use crate::Launcher;
@@ -19,6 +21,11 @@ pub fn baseline_lacks(_wanted: CpuBaseline) -> Option<&'static str> {
 /// Whether a file is the one whose code was counted: never, as no code is.
 pub fn code_is_unchanged(_object: &CodeObject) -> bool {
     false
+}
+
+/// The files that name code which a process made: none, as no code is counted.
+pub fn name_files(_memory: ProcessMemory) -> Vec<(PathBuf, Result<Vec<u8>, String>)> {
+    Vec::new()
 }
 
 /// The software PMU; always `None`, as it requires Linux on x86-64 and the feature `software-pmu`.

@@ -6,6 +6,9 @@
 mod damaged;
 #[path = "by_code/modelled.rs"]
 mod modelled;
+#[path = "by_code/run_time.rs"]
+mod run_time;
+
 use crate::support;
 
 use std::collections::BTreeMap;

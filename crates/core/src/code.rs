@@ -7,7 +7,7 @@ use crate::SlotId;
 pub struct CodeCounts {
     /// The slots that are counted, in the order of [`CodePlace::counts`].
     pub slots: Vec<SlotId>,
-    /// The files of code.
+    /// The files of code, and the memory of processes with code that they have made.
     pub objects: Vec<CodeObject>,
     /// The instructions that have counts, ascending by object and offset. Their counts add up to the total of
     /// the processes that have one.
@@ -18,19 +18,30 @@ pub struct CodeCounts {
     pub paths: Vec<CodePath>,
 }
 
-/// A file of code.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// A file of code, or the memory of a process with code of no file.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct CodeObject {
-    /// Its path, as the command sees it.
+    /// Its path, as the command sees it; empty for memory.
     pub path: String,
     /// A sum by which a file that was replaced since is noticed; the source says how it is made.
     pub sum: String,
+    /// The process whose memory it is; `None` for a file.
+    pub memory: Option<ProcessMemory>,
+}
+
+/// The memory of a process, in which it has made code while it ran.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProcessMemory {
+    /// The process.
+    pub pid: u32,
+    /// A time before the process began, in nanoseconds since 1970: older files are not about it.
+    pub since_ns: u64,
 }
 
 /// The counts of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodePlace {
-    /// The index of its file in [`CodeCounts::objects`]; `None`: code of no file.
+    /// The index of its file or memory in [`CodeCounts::objects`]; `None`: unknown.
     pub object: Option<usize>,
     /// Its offset in the file, in bytes; of code of no file, its address.
     pub offset: u64,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cyclometer_toolkit::code_is_unchanged;
+use cyclometer_toolkit::HostCodeFiles;
 use cyclometer_toolkit::core::code::CodeCounts;
 use cyclometer_toolkit::core::{Result, Rung};
 use cyclometer_toolkit::stats::{LineSummary, Summary};
@@ -48,7 +48,7 @@ impl ByCode {
             Some(Err(error)) => (CodeCounts::default(), Some(error.to_string())),
             None => (CodeCounts::default(), Some("the software PMU did not run the command".to_owned())),
         };
-        let counts = with_entered_rows(group(&counts, grouping, code_is_unchanged));
+        let counts = with_entered_rows(group(&counts, grouping, &HostCodeFiles));
         let lines: Vec<Option<&LineSummary>> =
             counts.slots.iter().map(|slot| summary.lines.iter().find(|line| line.slot == *slot)).collect();
         let events: Vec<String> =

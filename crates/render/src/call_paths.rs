@@ -7,7 +7,7 @@ use cyclometer_toolkit::symbols::{
 };
 use serde_json::{Value, json};
 
-use crate::code_names::{base, displayed, file_of};
+use crate::code_names::{base, displayed, file_label, file_of};
 use crate::text::clean;
 use crate::units;
 
@@ -94,7 +94,7 @@ pub fn frame(name: &CodeName, grouping: Grouping) -> String {
     match (grouping, &name.function) {
         (Grouping::Object, _) => displayed(name, Grouping::Object, usize::MAX),
         (_, Some(function)) => function.clone(),
-        (_, None) => format!("[unknown] {}", file_of(name).map_or_else(|| "[no file]".to_owned(), base)),
+        (_, None) => format!("[unknown] {}", file_label(name, base)),
     }
 }
 

@@ -6,13 +6,13 @@ use cyclometer_toolkit::symbols::{CallGraph, CallPathNode, CodeName, CountsByCod
 
 use crate::by_code::{ByCode, base, file_of, is_instructions};
 use crate::call_paths;
+use crate::code_names::{JIT, NO_FILE, file_label};
 use crate::plot::flame_graph::{self, FlamePath};
 use crate::plot::tree_map::{MapNode, MapTexts, html};
 use crate::text::clean;
 use crate::{Results, target};
 
 const UNKNOWN: &str = "[unknown]";
-const NO_FILE: &str = "[no file]";
 
 /// Callgrind's format, with exclusive costs: by line of source code where counts are by line. With call paths
 /// it has the instructions alone, and calls with inclusive costs.
@@ -133,7 +133,8 @@ const NO_SOURCE: &str = "???";
 type FunctionKey<'a> = (&'a str, &'a str);
 
 fn key(name: &CodeName) -> FunctionKey<'_> {
-    (file_of(name).unwrap_or(NO_FILE), name.function.as_deref().unwrap_or(UNKNOWN))
+    let no_file = if name.object.is_none() && name.function.is_some() { JIT } else { NO_FILE };
+    (file_of(name).unwrap_or(no_file), name.function.as_deref().unwrap_or(UNKNOWN))
 }
 
 /// The calls of each function.
@@ -266,7 +267,7 @@ fn frames(name: &CodeName, grouping: Grouping) -> Vec<String> {
         let number = line.line.map(|number| format!(":{number}")).unwrap_or_default();
         base(&line.file) + &number
     });
-    let object = file_of(name).map_or_else(|| NO_FILE.to_owned(), base);
+    let object = file_label(name, base);
     let function = name.function.clone().unwrap_or_else(|| UNKNOWN.to_owned());
     let function = Some(function).filter(|_| grouping != Grouping::Object);
     [Some(object), function, line].into_iter().flatten().collect()

@@ -13,9 +13,8 @@ const LEAST_FILE: usize = 10;
 /// A name within some columns: the beginning of the name, and the file behind it.
 pub fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
     let file = match &name.object {
-        None => "[no file]".to_owned(),
         Some(path) if path.is_empty() => "[unknown file]".to_owned(),
-        Some(path) => base(path),
+        _ => file_label(name, base),
     };
     let line = name.line.as_ref().map(|line| {
         let number = line.line.map(|number| format!(":{number}")).unwrap_or_default();
@@ -36,6 +35,20 @@ pub fn displayed(name: &CodeName, grouping: Grouping, room: usize) -> String {
     let for_name = room.saturating_sub(file.chars().count() + 1).max(LEAST_NAME / 2);
     format!("{} {file}", shortened(&first, for_name))
 }
+
+/// The file of code, by `shown`. Code of no file is `[JIT]` where its program has named it.
+pub fn file_label(name: &CodeName, shown: impl Fn(&str) -> String) -> String {
+    match (file_of(name), &name.function) {
+        (Some(path), _) => shown(path),
+        (None, Some(_)) if name.object.is_none() => JIT.to_owned(),
+        (None, _) => NO_FILE.to_owned(),
+    }
+}
+
+/// The label of code of no file that has no name.
+pub const NO_FILE: &str = "[no file]";
+/// The label of code of no file that its program has named.
+pub const JIT: &str = "[JIT]";
 
 /// The path of the file of code, if it is known.
 pub fn file_of(name: &CodeName) -> Option<&str> {

@@ -7,8 +7,10 @@ use cyclometer_core::SlotId;
 use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
 
 use crate::call_graph::CallGraph;
+use crate::code_files::CodeFiles;
 use crate::code_name::CodeName;
-use crate::object_file::{FunctionSymbol, ObjectFile};
+use crate::named_object::NamedObject;
+use crate::object_file::ObjectFile;
 
 /// The kind of code that counts are added up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,13 +76,8 @@ pub struct CallsOfFunction {
     pub times: u64,
 }
 
-/// Adds up counts. `is_unchanged` says whether a file is still the one that was counted; names of a replaced
-/// file would be wrong.
-pub fn group(
-    counts: &CodeCounts,
-    grouping: Grouping,
-    is_unchanged: impl Fn(&CodeObject) -> bool,
-) -> CountsByCode {
+/// Adds up counts. `files` has what names are from.
+pub fn group(counts: &CodeCounts, grouping: Grouping, files: &impl CodeFiles) -> CountsByCode {
     let slots = counts.slots.len();
     let mut groups = Groups {
         grouping,
@@ -89,6 +86,7 @@ pub fn group(
         notes: Vec::new(),
         is_full: vec![false; slots],
         entered: HashMap::new(),
+        unnamed_memory: 0,
     };
     let mut of_objects: BTreeMap<Option<usize>, (&[CodePlace], &[CodeCall])> = BTreeMap::new();
     for places in counts.places.chunk_by(|one, other| one.object == other.object) {
@@ -106,14 +104,13 @@ pub fn group(
     }
     for (index, (places, calls)) in of_objects {
         let object = index.and_then(|index| counts.objects.get(index));
-        let file = groups.add(object, places, calls, &is_unchanged);
+        let named = groups.add(object, places, calls, files);
         for offset in entered.remove(&index).unwrap_or_default() {
-            let name = name_of(object, file.as_ref().and_then(|file| file.function(offset)));
-            groups.entered.insert((index, offset), name);
+            groups.entered.insert((index, offset), named.name(offset));
         }
     }
     let name = |path: &CodePath| {
-        let unknown = || name_of(None, None);
+        let unknown = || CodeName { object: None, function: None, line: None };
         groups.entered.get(&(path.object, path.offset)).cloned().unwrap_or_else(unknown)
     };
     let graph = (!groups.entered.is_empty()).then(|| CallGraph::of(&counts.paths, name));
@@ -131,9 +128,20 @@ pub fn group(
         true => None,
         false => rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot])),
     };
-    let totals = (0..slots).map(total).collect();
+    let totals: Vec<Option<u64>> = (0..slots).map(total).collect();
+    let all = totals.first().copied().flatten().unwrap_or(0);
+    if groups.unnamed_memory > all / WORTH_A_NOTE {
+        groups.notes.push(UNNAMED_MEMORY.to_owned());
+    }
     CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, calls, graph, notes: groups.notes }
 }
+
+/// The part of the first count from which code without names is worth a note: one in so many.
+const WORTH_A_NOTE: u64 = 100;
+
+/// The note about code that processes made and did not name.
+const UNNAMED_MEMORY: &str = "[no file] has code that was made at run time and has no names: start node with \
+     --perf-basic-prof, Java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, others so that they write /tmp/perf-PID.map";
 
 struct Groups {
     grouping: Grouping,
@@ -145,56 +153,46 @@ struct Groups {
     is_full: Vec<bool>,
     /// The names of functions, by the place where they were entered.
     entered: HashMap<(Option<usize>, u64), CodeName>,
-}
-
-fn name_of(object: Option<&CodeObject>, function: Option<&FunctionSymbol>) -> CodeName {
-    CodeName {
-        object: object.map(|object| object.path.clone()),
-        function: function.map(|function| function.name.clone()),
-        line: None,
-    }
+    /// The first count of code that processes made and that has no name.
+    unnamed_memory: u64,
 }
 
 impl Groups {
-    /// Adds the counts of a file, and gives the file with its names.
+    /// Adds the counts of a file or of memory, and gives its names.
     fn add(
         &mut self,
         object: Option<&CodeObject>,
         places: &[CodePlace],
         calls: &[CodeCall],
-        is_unchanged: &impl Fn(&CodeObject) -> bool,
-    ) -> Option<ObjectFile> {
-        let file = object.and_then(|object| self.open(object, is_unchanged));
+        files: &impl CodeFiles,
+    ) -> NamedObject {
+        let named = object.map_or_else(NamedObject::default, |object| self.open(object, files));
         // A function is looked up once for all of its instructions.
-        let mut names: BTreeMap<u64, CodeName> = BTreeMap::new();
+        let mut names: HashMap<u64, CodeName> = HashMap::new();
+        let is_memory = object.is_some_and(|object| object.memory.is_some());
         for place in places {
-            let function = file.as_ref().and_then(|file| file.function(place.offset));
-            let line = match self.grouping {
-                Grouping::Line => file.as_ref().and_then(|file| file.line(place.offset)),
-                _ => None,
-            };
-            let name = || CodeName {
-                object: object.map(|object| object.path.clone()),
-                function: function.map(|function| function.name.clone()),
-                line: line.clone(),
-            };
+            let function = named.function(place.offset);
+            if is_memory && function.is_none() && self.grouping != Grouping::Object {
+                let first = place.counts.first().copied().unwrap_or(0);
+                self.unnamed_memory = self.unnamed_memory.saturating_add(first);
+            }
             let name = match (self.grouping, function) {
                 (Grouping::Function, Some(function)) => {
-                    names.entry(function.start).or_insert_with(name).clone()
+                    let name = names.entry(function.start);
+                    name.or_insert_with(|| named.name(place.offset)).clone()
                 }
-                _ => name(),
+                (Grouping::Line, _) => named.name_with_line(place.offset),
+                _ => named.name(place.offset),
             };
             self.count(name, &place.counts);
         }
-        let name = |function: Option<&FunctionSymbol>| name_of(object, function);
         for call in calls {
-            let caller = name(file.as_ref().and_then(|file| file.function(call.offset)));
-            let callee =
-                |distance| name(file.as_ref().and_then(|file| file.function_from(call.offset, distance)));
-            let sum = self.calls.entry((caller, call.distance.map(callee))).or_default();
+            let callee = |distance| named.name_from(call.offset, distance);
+            let key = (named.name(call.offset), call.distance.map(callee));
+            let sum = self.calls.entry(key).or_default();
             *sum = sum.saturating_add(call.times);
         }
-        file
+        named
     }
 
     fn count(&mut self, name: CodeName, counts: &[u64]) {
@@ -205,31 +203,30 @@ impl Groups {
         }
     }
 
-    /// The file with its names; `None`, with a note, where they are missing.
-    fn open(
-        &mut self,
-        object: &CodeObject,
-        is_unchanged: &impl Fn(&CodeObject) -> bool,
-    ) -> Option<ObjectFile> {
-        if self.grouping == Grouping::Object || object.path.is_empty() {
-            return None;
+    /// A file or memory with its names. Where they are missing there is a note.
+    fn open(&mut self, object: &CodeObject, files: &impl CodeFiles) -> NamedObject {
+        if let Some(memory) = object.memory {
+            let files = if self.grouping == Grouping::Object { Vec::new() } else { files.name_files(memory) };
+            return NamedObject::of_memory(files, &mut self.notes);
         }
-        if !is_unchanged(object) {
-            self.notes.push(format!("{}: no names: it was replaced since, or cannot be read", object.path));
-            return None;
+        let path = &object.path;
+        if self.grouping == Grouping::Object || path.is_empty() {
+            return NamedObject::of_file(path, None);
         }
-        match ObjectFile::open(Path::new(&object.path), self.grouping == Grouping::Line) {
+        if !files.is_unchanged(object) {
+            self.notes.push(format!("{path}: no names: it was replaced since, or cannot be read"));
+            return NamedObject::of_file(path, None);
+        }
+        match ObjectFile::open(Path::new(path), self.grouping == Grouping::Line) {
             Ok(file) => {
-                if file.has_compressed_lines() {
-                    let remedy = "objcopy --decompress-debug-sections FILE expands them";
-                    let path = &object.path;
-                    self.notes.push(format!("{path}: no lines: its debug sections are compressed; {remedy}"));
+                if let Some(why) = file.unread_lines() {
+                    self.notes.push(format!("{path}: no lines: {why}"));
                 }
-                Some(file)
+                NamedObject::of_file(path, Some(file))
             }
             Err(error) => {
-                self.notes.push(format!("{}: no names: {error}", object.path));
-                None
+                self.notes.push(format!("{path}: no names: {error}"));
+                NamedObject::of_file(path, None)
             }
         }
     }

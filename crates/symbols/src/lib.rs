@@ -15,11 +15,15 @@
 
 mod call_graph;
 mod changes;
+mod code_files;
 mod code_name;
+mod debug_sections;
 mod demangled;
 mod grouped;
 mod linkage_stubs;
+mod named_object;
 mod object_file;
+mod run_time_names;
 mod same_names;
 mod separate;
 
@@ -27,6 +31,8 @@ pub use call_graph::{CallEdge, CallGraph, CallPathNode, InclusiveCount};
 pub use changes::{
     CodeChange, CodeChanges, CodeCountsOfSides, CodeMatch, CodeSeries, changes, left_out_note, mean,
 };
+pub use code_files::{CodeFiles, NameFile};
 pub use code_name::CodeName;
+pub use debug_sections::UnreadSection;
 pub use grouped::{CallsOfFunction, CountsByCode, CountsOfCode, Grouping, group};
 pub use object_file::{FunctionSymbol, ObjectError, ObjectFile, SourceLine};

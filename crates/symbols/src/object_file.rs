@@ -1,5 +1,6 @@
 //! The symbols of a file of code.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -10,6 +11,7 @@ use addr2line::Context;
 use gimli::{EndianRcSlice, RunTimeEndian};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
+use crate::debug_sections::{UnreadSection, section_data};
 use crate::demangled::demangled;
 use crate::linkage_stubs::{LinkageStub, linkage_stubs};
 use crate::same_names::{Namesake, told_apart};
@@ -71,8 +73,8 @@ pub struct ObjectFile {
     /// Addresses with the index of their function, ascending and disjoint.
     ranges: Vec<(Range<u64>, u32)>,
     lines: Option<LineTables>,
-    /// Whether there are line tables that cannot be read, as they are compressed.
-    has_compressed_lines: bool,
+    /// Why there are line tables that are not read.
+    unread_lines: Option<UnreadSection>,
 }
 
 impl fmt::Debug for ObjectFile {
@@ -122,19 +124,22 @@ impl ObjectFile {
             end,
         }));
         functions.sort_by_key(|function| function.start);
-        let lines = lines.then(|| {
-            let of = |file: &object::File<'_>| file.has_debug_symbols().then(|| line_tables(file)).flatten();
-            of(&file).or_else(|| other.as_ref().and_then(of))
-        });
+        let files = [Some(&file), other.as_ref()].into_iter().flatten();
+        let with_lines = files.filter(|file| lines && file.has_debug_symbols());
+        let (mut lines, mut unread_lines) = (None, None);
+        for tables in with_lines.map(line_tables) {
+            match tables {
+                Ok(tables) => lines = lines.or(tables),
+                Err(why) => unread_lines = Some(why),
+            }
+        }
         let ranges = ranges(&functions);
-        let has_compressed_lines =
-            lines.is_some() && [Some(&file), other.as_ref()].into_iter().flatten().any(compresses_lines);
-        Ok(ObjectFile { segments, functions, ranges, lines: lines.flatten(), has_compressed_lines })
+        Ok(ObjectFile { segments, functions, ranges, lines, unread_lines })
     }
 
-    /// Whether the file, or its separate one, has line tables in a compressed section, which are not read.
-    pub fn has_compressed_lines(&self) -> bool {
-        self.has_compressed_lines
+    /// Why line tables of the file, or of its separate one, are not read.
+    pub fn unread_lines(&self) -> Option<UnreadSection> {
+        self.unread_lines
     }
 
     /// The address of an offset in the file; `None` where nothing is mapped from there.
@@ -314,29 +319,32 @@ fn section_end(sections: &[Range<u64>], address: u64) -> u64 {
     section.filter(|section| section.contains(&address)).map_or(address, |section| section.end)
 }
 
-/// Whether the section of line tables is compressed.
-///
-/// # Source
-///
-/// System V gABI, chapter "Sections", `SHF_COMPRESSED`; GNU binutils, `.zdebug` sections.
-fn compresses_lines(file: &object::File<'_>) -> bool {
-    use object::{CompressionFormat, ObjectSection};
-    let is_compressed = |section: object::Section<'_, '_>| {
-        section.compressed_file_range().is_ok_and(|range| range.format != CompressionFormat::None)
-    };
-    file.section_by_name(gimli::SectionId::DebugLine.name()).is_some_and(is_compressed)
+/// Whether line tables need a section. Others, of variables and types, are often most of a file.
+fn is_for_lines(section: gimli::SectionId) -> bool {
+    use gimli::SectionId;
+    matches!(
+        section,
+        SectionId::DebugAbbrev
+            | SectionId::DebugAddr
+            | SectionId::DebugAranges
+            | SectionId::DebugInfo
+            | SectionId::DebugLine
+            | SectionId::DebugLineStr
+            | SectionId::DebugRanges
+            | SectionId::DebugRngLists
+            | SectionId::DebugStr
+            | SectionId::DebugStrOffsets
+    )
 }
 
-/// The line tables of a file. Damaged ones are none.
-fn line_tables(file: &object::File<'_>) -> Option<LineTables> {
-    use object::ObjectSection;
+/// The line tables of a file. Damaged ones are none; compressed ones may have a reason why they are not read.
+fn line_tables(file: &object::File<'_>) -> Result<Option<LineTables>, UnreadSection> {
     let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-    let section = |id: gimli::SectionId| -> Result<EndianRcSlice<RunTimeEndian>, gimli::Error> {
-        let data = file.section_by_name(id.name()).and_then(|section| section.uncompressed_data().ok());
-        Ok(EndianRcSlice::new(data.unwrap_or_default().into(), endian))
+    let section = |id: gimli::SectionId| -> Result<EndianRcSlice<RunTimeEndian>, UnreadSection> {
+        let data = if is_for_lines(id) { section_data(file, id.name())? } else { Cow::default() };
+        Ok(EndianRcSlice::new(data.into(), endian))
     };
-    let dwarf = gimli::Dwarf::load(section).ok()?;
-    Context::from_dwarf(dwarf).ok()
+    Ok(Context::from_dwarf(gimli::Dwarf::load(section)?).ok())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cyclometer_backend::{Launcher, ModelRunSettings, ModelledRun, code_is_unchanged, modelled_run};
+use cyclometer_backend::{Launcher, ModelRunSettings, ModelledRun, modelled_run};
 use cyclometer_core::code::CodeCounts;
 use cyclometer_core::exec::{CommandSpec, ExitStatus};
 use cyclometer_core::ladder::Works;
@@ -11,6 +11,7 @@ use cyclometer_session::Observer;
 use cyclometer_stats::{Summary, summarise_with};
 use cyclometer_symbols::{CountsByCode, Grouping, group};
 
+use crate::HostCodeFiles;
 use crate::{EventTables, Stat};
 
 pub use cyclometer_advise::history;
@@ -359,7 +360,7 @@ impl Measurements {
     }
 
     fn take_code(&mut self, code: &CodeCounts, summary: &Summary) {
-        let counts = group(code, Grouping::Function, code_is_unchanged);
+        let counts = group(code, Grouping::Function, &HostCodeFiles);
         let name =
             |slot| summary.lines.iter().find(|line| line.slot == slot).map(|line| fact_name(&line.event));
         let names: Vec<String> = counts.slots.iter().map(|slot| name(*slot).unwrap_or_default()).collect();
@@ -395,7 +396,7 @@ impl Measurements {
             }
         }
         let names = run.counts.iter().map(|(name, _)| (*name).to_owned()).collect();
-        self.modelled = Some((names, group(&run.code, Grouping::Function, code_is_unchanged)));
+        self.modelled = Some((names, group(&run.code, Grouping::Function, &HostCodeFiles)));
     }
 
     /// The functions with the largest parts of a fact, largest first.

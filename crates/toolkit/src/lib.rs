@@ -25,6 +25,8 @@ mod command;
 pub mod compare;
 pub mod config;
 mod host;
+#[cfg(all(feature = "symbols", unix))]
+mod host_code_files;
 mod kperf_source;
 mod marked;
 mod metric;
@@ -50,8 +52,6 @@ pub use command::Command;
 pub use config::Config;
 pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
-#[cfg(unix)]
-pub use cyclometer_backend::code_is_unchanged;
 #[cfg(unix)]
 pub use cyclometer_backend::counted_cgroup_root;
 pub use cyclometer_backend::registers;
@@ -98,6 +98,8 @@ pub use host::{
     list_events_in, list_vendor_events, machine, machine_for_regions, record_machine, replay_machine,
     restore_registers,
 };
+#[cfg(all(feature = "symbols", unix))]
+pub use host_code_files::HostCodeFiles;
 pub use marked::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use monitor::{CountedScope, Monitor, MonitorBuilder};

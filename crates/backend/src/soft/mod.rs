@@ -14,6 +14,7 @@ mod hints;
 mod inbox;
 mod launch;
 mod link;
+mod name_files;
 mod read;
 mod windows;
 
@@ -32,6 +33,7 @@ use crate::soft_settings::SoftwareSettings;
 use launch::SoftwareLauncher;
 pub use launch::baseline_lacks;
 use link::Link;
+pub use name_files::name_files;
 use read::SoftwareCounting;
 pub use read::code_is_unchanged;
 use windows::SoftwareWindowing;

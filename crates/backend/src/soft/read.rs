@@ -1,16 +1,17 @@
 //! Reports of a tracer as cells.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
+use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace, ProcessMemory};
 use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::file_sum;
-use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, TracerReport};
+use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, RunTimeCodeOwner, TracerReport};
 
 use super::link::Link;
 
@@ -127,12 +128,16 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
     let (slots, events): (Vec<SlotId>, Vec<ExecutionEvent>) = lines.iter().filter(is_sum).copied().unzip();
     let counted = report.profile.attribute(&events);
     let (counted, calls) = counted.map_err(|error| Error::new(ErrorKind::StateLost, error.to_string()))?;
-    let objects: Vec<CodeObject> = report
-        .objects
-        .iter()
-        .map(|object| CodeObject { path: object.path.clone(), sum: object.sum.clone() })
-        .collect();
-    let index = |number: u32| report.objects.iter().position(|object| object.number == number);
+    let files = report.objects.iter().map(|object| {
+        (object.number, CodeObject { path: object.path.clone(), sum: object.sum.clone(), memory: None })
+    });
+    let memory = report.memory.iter().map(|(number, RunTimeCodeOwner { pid, since_ns })| {
+        let memory = Some(ProcessMemory { pid: *pid, since_ns: *since_ns });
+        (*number, CodeObject { memory, ..CodeObject::default() })
+    });
+    let (numbers, objects): (Vec<u32>, Vec<CodeObject>) = files.chain(memory).unzip();
+    let index_of: HashMap<u32, usize> = numbers.into_iter().zip(0..).collect();
+    let index = |number: u32| index_of.get(&number).copied();
     let places = counted.into_iter().map(|counted| CodePlace {
         object: counted.place.object.and_then(index),
         offset: counted.place.offset,

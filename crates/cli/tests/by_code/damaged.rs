@@ -1,9 +1,12 @@
 //! Files of code that are damaged, compressed, or have strange names.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use cyclometer_toolkit::symbols::ObjectFile;
+use serde_json::Value;
 
 use super::support::{has, skip};
 use super::{PROGRAM, by, functions, stat};
@@ -51,20 +54,54 @@ fn damaged_debug_information_gives_fewer_names_and_no_panic() {
     assert!(opened > 100 && refused > 0, "{opened} {refused}");
 }
 
+/// Runs `objcopy` in a folder; `false`: its version does not know an option.
+fn objcopy(folder: &Path, arguments: &[&str]) -> bool {
+    let out = Command::new("objcopy").args(arguments).current_dir(folder).output().unwrap();
+    let is_unknown = String::from_utf8_lossy(&out.stderr).contains("--compress-debug-sections");
+    assert!(out.status.success() || is_unknown, "{out:?}");
+    out.status.success()
+}
+
 #[test]
-fn compressed_lines_are_missing_with_the_reason() {
+fn compressed_lines_are_read_or_missing_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     if !has("objcopy") {
         return skip("objcopy is not installed");
     }
     let Some(()) = super::built(folder.path(), &["-g"]) else { return };
-    let compress = ["--compress-debug-sections=zlib", "program", "packed"];
-    let out = Command::new("objcopy").args(compress).current_dir(folder.path()).output().unwrap();
-    assert!(out.status.success(), "{out:?}");
-    let by = by(folder.path(), &["--by", "line"], &["./packed"]);
-    let notes = by["notes"].to_string();
-    assert!(notes.contains("/packed: no lines: its debug sections are compressed; objcopy"), "{notes}");
-    assert_eq!(functions(&by, "/packed").get("fib").map(Vec::len), Some(1), "it has its functions");
+    let lines = |command: &str| {
+        let by = by(folder.path(), &["--by", "line"], &[command]);
+        let rows = by["rows"].as_array().unwrap().iter();
+        let row = |row: &Value| Some((row["file"].as_str()?.to_owned(), row["line"].as_u64()?));
+        let of_program =
+            rows.filter(|row| row["object"].as_str().is_some_and(|o| o.ends_with(&command[1..])));
+        let lines: BTreeSet<(String, u64)> = of_program.filter_map(row).collect();
+        (lines, by)
+    };
+    let (whole, _) = lines("./program");
+    assert!(whole.len() > 10, "{whole:?}");
+    for (format, file) in [("zlib", "packed"), ("zlib-gnu", "packed-gnu")] {
+        objcopy(folder.path(), &[&format!("--compress-debug-sections={format}"), "program", file]);
+        let (packed, by) = lines(&format!("./{file}"));
+        assert_eq!(
+            (packed, by["notes"].as_array().map(Vec::len)),
+            (whole.clone(), Some(0)),
+            "{format}: {}",
+            by["notes"]
+        );
+    }
+    // A separate file is compressed as distributions do it.
+    objcopy(folder.path(), &["--only-keep-debug", "packed", "apart.debug"]);
+    objcopy(folder.path(), &["--strip-all", "--add-gnu-debuglink=apart.debug", "packed", "apart"]);
+    assert_eq!(lines("./apart").0, whole);
+    if objcopy(folder.path(), &["--compress-debug-sections=zstd", "program", "zstd"]) {
+        let (none, by) = lines("./zstd");
+        let notes = by["notes"].to_string();
+        assert!(none.is_empty() && notes.contains("/zstd: no lines: its debug sections"), "{by}");
+        assert!(notes.contains("objcopy --decompress-debug-sections"), "{notes}");
+        let counts = super::by(folder.path(), &["--by", "function"], &["./zstd"]);
+        assert_eq!(functions(&counts, "/zstd").get("fib").map(Vec::len), Some(1), "it has its functions");
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use cyclometer_toolkit::symbols::{
 use serde_json::{Value, json};
 
 use crate::by_code::{displayed, file_of, shortened};
+use crate::code_names::file_label;
 use crate::markdown::{code, escaped};
 use crate::paint::{Paint, Style};
 use crate::table::remark;
@@ -291,7 +292,7 @@ fn remark_on(change: &CodeChange) -> Option<String> {
 }
 
 fn base(name: &CodeName) -> String {
-    last_part(file_of(name).unwrap_or("[no file]")).to_owned()
+    file_label(name, |path| last_part(path).to_owned())
 }
 
 fn last_part(path: &str) -> &str {

@@ -104,7 +104,7 @@ impl CallPathRecording {
         let counted = processes.iter().filter(|process| process.lost.is_none());
         counted.for_each(|process| tree.merge(&process.call_tree));
         let paths = tree.paths(&self.places.borrow());
-        protocol::paths(&paths, profile, |number| objects.and_then(|objects| objects.file(number)))
+        protocol::paths(&paths, profile, |number| objects.and_then(|objects| objects.origin(number)))
     }
 }
 

@@ -9,25 +9,31 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cache_folder::{O_NONBLOCK_NOCTTY, file_sum};
 use super::function_starts::FunctionStarts;
+use super::proc;
+use super::protocol::{ObjectOrigin, RunTimeCodeOwner};
 use crate::translate::{ObjectPage, PAGE};
 
-/// Files of code that programs have mapped.
-#[derive(Default)]
+/// Files of code that programs have mapped, and processes with code of no file.
 pub(super) struct CodeObjects {
-    files: Vec<MappedFile>,
+    objects: Vec<ExecutedObject>,
     numbers: HashMap<(String, Option<FileStamp>), u32>,
+    memory: HashMap<u32, u32>,
+    /// When the first command began, in nanoseconds since 1970.
+    since_ns: u64,
     /// By path, where they were needed.
     starts: HashMap<String, FunctionStarts>,
 }
 
-/// A file as programs saw it.
-struct MappedFile {
-    path: String,
-    /// The sum of [`file_sum`]; `None` for a file that its path did not lead to.
-    sum: Option<String>,
+/// An object as programs saw it.
+enum ExecutedObject {
+    /// A file: its path and the sum of [`file_sum`]; `None` for a file that its path did not lead to.
+    File(String, Option<String>),
+    /// The memory of a process.
+    Memory(RunTimeCodeOwner),
 }
 
 /// Facts by which a file that was replaced or written is told from the one before.
@@ -40,6 +46,19 @@ impl FileStamp {
         let times = [facts.mtime(), facts.mtime_nsec(), facts.ctime(), facts.ctime_nsec()];
         let [mtime, mtime_ns, ctime, ctime_ns] = times.map(i64::cast_unsigned);
         Ok(FileStamp([facts.dev(), facts.ino(), facts.len(), mtime, mtime_ns, ctime, ctime_ns]))
+    }
+}
+
+impl Default for CodeObjects {
+    fn default() -> CodeObjects {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        CodeObjects {
+            objects: Vec::new(),
+            numbers: HashMap::new(),
+            memory: HashMap::new(),
+            since_ns: u64::try_from(now.as_nanos()).unwrap_or(0),
+            starts: HashMap::new(),
+        }
     }
 }
 
@@ -60,6 +79,17 @@ impl CodeObjects {
         ObjectPage { object, offset }
     }
 
+    /// The page at an address of the memory of a process, which has code of no file there.
+    pub(super) fn of_memory(&mut self, tid: u32, address: u64) -> Option<ObjectPage> {
+        let pid = proc::first_thread(tid)?;
+        let owner = RunTimeCodeOwner { pid, since_ns: self.since_ns };
+        let object = *self.memory.entry(pid).or_insert_with(|| {
+            self.objects.push(ExecutedObject::Memory(owner));
+            self.objects.len() as u32 - 1
+        });
+        Some(ObjectPage { object, offset: address })
+    }
+
     /// Whether a function starts at an offset of a file called so.
     pub(super) fn is_function_start(&mut self, tid: u32, name: &str, offset: u64) -> bool {
         if let Some(known) = self.starts.get(name) {
@@ -71,15 +101,19 @@ impl CodeObjects {
 
     fn add(&mut self, name: &str, stamp: Option<FileStamp>, path: &Path) -> u32 {
         let sum = stamp.and_then(|_| file_sum(path).ok());
-        self.files.push(MappedFile { path: name.to_owned(), sum });
-        let number = self.files.len() as u32 - 1;
+        self.objects.push(ExecutedObject::File(name.to_owned(), sum));
+        let number = self.objects.len() as u32 - 1;
         self.numbers.insert((name.to_owned(), stamp), number);
         number
     }
 
-    /// The path of a file and its sum, if that is known.
-    pub(super) fn file(&self, number: u32) -> Option<(&str, Option<&str>)> {
-        self.files.get(number as usize).map(|file| (file.path.as_str(), file.sum.as_deref()))
+    /// The origin of an object, by its number.
+    pub(super) fn origin(&self, number: u32) -> Option<ObjectOrigin<'_>> {
+        let origin = |object| match object {
+            &ExecutedObject::Memory(owner) => ObjectOrigin::Memory(owner),
+            ExecutedObject::File(path, sum) => ObjectOrigin::File(path, sum.as_deref()),
+        };
+        self.objects.get(number as usize).map(origin)
     }
 }
 
@@ -105,6 +139,18 @@ fn same_content(path: &Path, offset: u64, bytes: &[u8; PAGE as usize]) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_of_no_file_belongs_to_its_process() {
+        let mut objects = CodeObjects::default();
+        let tid = std::process::id();
+        let page = objects.of_memory(tid, 0x7f00_0000).unwrap();
+        assert_eq!(objects.of_memory(tid, 0x1000).map(|page| page.object), Some(page.object));
+        assert_eq!(page.offset, 0x7f00_0000);
+        let origin = objects.origin(page.object).unwrap();
+        assert!(matches!(origin, ObjectOrigin::Memory(owner) if owner.pid == tid), "{origin:?}");
+        assert_eq!(objects.of_memory(u32::MAX, 0), None, "there is no such thread");
+    }
 
     #[test]
     fn a_page_belongs_to_the_file_at_its_path_only_with_the_same_bytes() {

@@ -113,9 +113,18 @@ impl CodeSource for CodeReader<'_> {
     fn object(&mut self, address: u64, bytes: &[u8; PAGE as usize]) -> Option<ObjectPage> {
         let objects = self.objects?;
         let mapping = self.known.read(self.tid).ok()?.at(address)?;
+        if mapping.is_memory() {
+            return self.memory(address);
+        }
         mapping.file?;
         let place = (mapping.name.as_str(), address - mapping.start + mapping.offset);
         Some(objects.borrow_mut().of_page(self.tid, place, bytes))
+    }
+
+    fn memory(&mut self, address: u64) -> Option<ObjectPage> {
+        let mapping = self.known.read(self.tid).ok()?.at(address)?;
+        let objects = self.objects.filter(|_| mapping.is_memory())?;
+        objects.borrow_mut().of_memory(self.tid, address)
     }
 
     fn is_function_start(&mut self, address: u64) -> bool {

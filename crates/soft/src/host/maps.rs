@@ -211,6 +211,13 @@ impl MemoryMapping {
         self.file.is_none() && !["[vdso]", "[vsyscall]"].contains(&self.name.as_str())
     }
 
+    /// Whether its code is at no offset of a file that stays: memory of the program itself, or memory of the
+    /// kernel's without a path, as compilers at run time map it twice.
+    pub(super) fn is_memory(&self) -> bool {
+        let nameless = ["/memfd:", "/dev/zero", "/SYSV"];
+        self.is_anonymous() || nameless.iter().any(|name| self.name.starts_with(name))
+    }
+
     /// The identities of a file of code: as the list of mappings names it, and by its path. Overlay file
     /// systems report two devices.
     fn files(&self, pid: u32) -> Vec<FileId> {

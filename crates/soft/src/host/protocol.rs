@@ -8,6 +8,7 @@
 //! uncounted REASON               behind these lines, if the rest of its life is not counted
 //! running NUMBER                 before the end of the last report, if any process was detached and runs
 //! object NUMBER SUM PATH         for profiles, in the last report: a file of code
+//! memory NUMBER PID SINCE        the memory of a process, with code of no file
 //! run OBJECT OFFSET TIMES NOT-TAKEN TAKEN BYTES OFFSET:UNITS...    executions of instructions; - for no file
 //! full                           more code was executed than is reported
 //! path PARENT OBJECT OFFSET CALLS RECURSIONS OWN PARTIAL    for call paths: a path; - for no parent
@@ -97,17 +98,32 @@ pub(crate) fn uncounted(reason: &str) -> String {
     format!("uncounted {}\n", one_line(reason))
 }
 
-/// The lines of a profile; `file` gives the path and the name of a file by its number.
-pub(crate) fn code<'a>(
-    profile: &CodeProfile,
-    file: impl Fn(u32) -> Option<(&'a str, Option<&'a str>)>,
-) -> String {
+/// The origin of a code object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ObjectOrigin<'a> {
+    /// A file: its path, and its sum if that is known.
+    File(&'a str, Option<&'a str>),
+    /// The memory of a process.
+    Memory(RunTimeCodeOwner),
+}
+
+/// A process that has executed code of no file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunTimeCodeOwner {
+    /// Its id.
+    pub pid: u32,
+    /// A time before it began, in nanoseconds since 1970.
+    pub since_ns: u64,
+}
+
+/// The lines of a profile; `origin` gives that of an object by its number.
+pub(crate) fn code<'a>(profile: &CodeProfile, origin: impl Fn(u32) -> Option<ObjectOrigin<'a>>) -> String {
     let mut text = String::new();
     let mut objects: Vec<u32> = profile.runs().filter_map(|(run, _)| run.place.object).collect();
     objects.sort_unstable();
     objects.dedup();
     for object in objects {
-        text += &object_line(object, file(object));
+        text += &object_line(object, origin(object));
     }
     for (run, executions) in profile.runs() {
         let object = run.place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
@@ -131,13 +147,13 @@ pub(crate) fn code<'a>(
 pub(crate) fn paths<'a>(
     paths: &[CallPath],
     profile: &CodeProfile,
-    file: impl Fn(u32) -> Option<(&'a str, Option<&'a str>)>,
+    origin: impl Fn(u32) -> Option<ObjectOrigin<'a>>,
 ) -> String {
     let mut text = String::new();
     let known: HashSet<u32> = profile.runs().filter_map(|(run, _)| run.place.object).collect();
     let entered: BTreeSet<u32> = paths.iter().filter_map(|path| path.place.object).collect();
     for object in entered.into_iter().filter(|object| !known.contains(object)) {
-        text += &object_line(object, file(object));
+        text += &object_line(object, origin(object));
     }
     for CallPath { parent, place, calls, recursions, own, is_partial } in paths {
         let parent = parent.map_or(NO_FILE.to_owned(), |parent| parent.to_string());
@@ -149,9 +165,15 @@ pub(crate) fn paths<'a>(
     text
 }
 
-fn object_line(object: u32, file: Option<(&str, Option<&str>)>) -> String {
-    let (path, sum) = file.unwrap_or_default();
-    format!("object {object} {} {}\n", sum.unwrap_or(NO_FILE), one_line(path))
+fn object_line(object: u32, origin: Option<ObjectOrigin<'_>>) -> String {
+    match origin.unwrap_or(ObjectOrigin::File("", None)) {
+        ObjectOrigin::File(path, sum) => {
+            format!("object {object} {} {}\n", sum.unwrap_or(NO_FILE), one_line(path))
+        }
+        ObjectOrigin::Memory(RunTimeCodeOwner { pid, since_ns }) => {
+            format!("memory {object} {pid} {since_ns}\n")
+        }
+    }
 }
 
 /// A text for code of no file.
@@ -199,6 +221,8 @@ pub struct TracerReport {
 pub struct CodeReport {
     /// The files of code.
     pub objects: Vec<ReportedFile>,
+    /// The memory of processes with code of no file, by the number of its object.
+    pub memory: Vec<(u32, RunTimeCodeOwner)>,
     /// The executions.
     pub profile: CodeProfile,
     /// The instructions by call path, where they were requested: a path comes after that of its caller.
@@ -234,6 +258,7 @@ impl TracerReport {
                 Some(("run", rest)) => code.add_run(rest),
                 Some(("path", rest)) => code.add_path(rest),
                 Some(("object", rest)) => code.add_object(rest),
+                Some(("memory", rest)) => code.add_memory(rest),
                 None if line == "full" => {
                     code.profile.set_full();
                     Some(())
@@ -252,6 +277,14 @@ impl CodeReport {
         let number = fields.next()?.parse().ok()?;
         let (sum, path) = (fields.next()?.to_owned(), fields.next()?.to_owned());
         self.objects.push(ReportedFile { number, sum, path });
+        Some(())
+    }
+
+    fn add_memory(&mut self, rest: &str) -> Option<()> {
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let [number, pid, since_ns] = fields.try_into().ok()?;
+        let owner = RunTimeCodeOwner { pid: pid.parse().ok()?, since_ns: since_ns.parse().ok()? };
+        self.memory.push((number.parse().ok()?, owner));
         Some(())
     }
 
@@ -366,12 +399,18 @@ mod tests {
         let executions = RunExecutions { times: u64::MAX, directions: [1, 2], units: vec![(3, 4), (7, 9)] };
         profile.add(CodeRun { place: place(Some(7), 0x1f0), bytes: [0x90, 0x0f].into() }, &executions);
         profile.add(CodeRun { place: place(None, 1), bytes: [0xc3].into() }, &RunExecutions::default());
-        let text =
-            code(&profile, |number| Some(("/a b\n/c", Some(["x", "y"][usize::from(number == 7)])))) + "end\n";
+        profile.add(CodeRun { place: place(Some(8), 0x7f00), bytes: [0x90].into() }, &executions);
+        let owner = RunTimeCodeOwner { pid: 77, since_ns: u64::MAX };
+        let origin = |number| match number {
+            7 => ObjectOrigin::File("/a b\n/c", Some("y")),
+            _ => ObjectOrigin::Memory(owner),
+        };
+        let text = code(&profile, |number| Some(origin(number))) + "end\n";
         let report = TracerReport::read(&mut text.as_bytes()).unwrap();
         assert_eq!(report.code.profile, profile);
         let object = ReportedFile { number: 7, sum: "y".to_owned(), path: "/a b?/c".to_owned() };
         assert_eq!(report.code.objects, [object]);
+        assert_eq!(report.code.memory, [(8, owner)]);
         profile.set_full();
         let text = code(&profile, |_| None) + "end\n";
         assert!(TracerReport::read(&mut text.as_bytes()).unwrap().code.profile.is_full());
@@ -384,7 +423,7 @@ mod tests {
             CallPath { parent, place, calls: 3, recursions: 1, own: u64::MAX, is_partial }
         };
         let all = [path(None, Some(2), 0x10, false), path(Some(0), None, 0xffff_0000, true)];
-        let text = paths(&all, &CodeProfile::default(), |_| Some(("/p", None))) + "end\n";
+        let text = paths(&all, &CodeProfile::default(), |_| Some(ObjectOrigin::File("/p", None))) + "end\n";
         let report = TracerReport::read(&mut text.as_bytes()).unwrap();
         assert_eq!(report.code.paths, all);
         assert_eq!(report.code.objects[0].number, 2);

@@ -32,6 +32,11 @@ pub trait CodeSource {
         None
     }
 
+    /// The place of a page of the memory of a process, which has code of no file, if places are requested.
+    fn memory(&mut self, _address: u64) -> Option<ObjectPage> {
+        None
+    }
+
     /// Whether a function is known to start at an address, if places are requested.
     fn is_function_start(&mut self, _address: u64) -> bool {
         false
@@ -49,12 +54,12 @@ pub enum CodeStability {
     ChangingWithStack,
 }
 
-/// The place of a page in a file of code.
+/// The place of a page in a file of code, or in the memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ObjectPage {
-    /// A number for the file.
+    /// A number for the file, or the memory.
     pub object: u32,
-    /// The offset of the page in the file, in bytes.
+    /// The offset of the page in the file, in bytes; in memory, its address.
     pub offset: u64,
 }
 
@@ -500,7 +505,10 @@ impl CodePages {
         self.any_changes |= stability != CodeStability::Fixed;
         let of_file = bytes.as_ref().filter(|_| stability == CodeStability::Fixed);
         let origin = of_file.and_then(|_| code.origin(page));
-        let object = of_file.and_then(|bytes| code.object(page, bytes));
+        let object = match of_file {
+            Some(bytes) => code.object(page, bytes),
+            None => bytes.as_ref().and_then(|_| code.memory(page)),
+        };
         let bytes = bytes.map(PageBytes::Loaded);
         self.pages.push(CodePage { bytes, stability, origin, object, starts, ranks, blocks: Vec::new() });
         let index = self.pages.len() as u32 - 1;

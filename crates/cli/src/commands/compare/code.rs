@@ -1,6 +1,6 @@
 //! `compare --by`: the counts by code of each counted run, from the measurement and from a baseline.
 
-use cyclometer_toolkit::code_is_unchanged;
+use cyclometer_toolkit::HostCodeFiles;
 use cyclometer_toolkit::core::code::CodeCounts;
 use cyclometer_toolkit::core::{Report, SlotId, Verdict};
 use cyclometer_toolkit::stats::{RunValue, Summary};
@@ -27,7 +27,7 @@ impl CodeOfArms {
 
     /// Adds a run.
     pub fn add(&mut self, arm: usize, run: u32, counts: cyclometer_toolkit::Result<CodeCounts>) {
-        let grouped = counts.map(|counts| group(&counts, self.grouping, code_is_unchanged));
+        let grouped = counts.map(|counts| group(&counts, self.grouping, &HostCodeFiles));
         self.runs.push((arm, run, grouped.map_err(|error| error.to_string())));
     }
 

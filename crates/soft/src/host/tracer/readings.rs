@@ -176,7 +176,7 @@ impl Tracer {
     /// The lines of a profile, with the files of its code.
     fn code_lines(&self, profile: &CodeProfile) -> String {
         let objects = self.objects.as_ref().map(|objects| objects.borrow());
-        protocol::code(profile, |number| objects.as_ref().and_then(|objects| objects.file(number)))
+        protocol::code(profile, |number| objects.as_ref().and_then(|objects| objects.origin(number)))
     }
 
     /// The number of processes that still run when counting ends: detached ones, and those that cannot be

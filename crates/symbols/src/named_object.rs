@@ -1,0 +1,91 @@
+//! A file of code, or the memory of a process, with its names.
+
+use std::borrow::Cow;
+
+use crate::code_files::NameFile;
+use crate::code_name::CodeName;
+use crate::object_file::ObjectFile;
+use crate::run_time_names::RunTimeNames;
+
+/// The names of a file or of memory, as far as they are known.
+#[derive(Debug, Default)]
+pub(crate) struct NamedObject {
+    /// The path; `None` for memory.
+    path: Option<String>,
+    names: Names,
+}
+
+#[derive(Debug, Default)]
+enum Names {
+    #[default]
+    Unknown,
+    File(Box<ObjectFile>),
+    Memory(RunTimeNames),
+}
+
+/// A function at a place.
+pub(crate) struct FoundFunction<'a> {
+    /// A number that is the same for all places of the function, and for no place of another one.
+    pub(crate) start: u64,
+    name: Cow<'a, str>,
+}
+
+impl NamedObject {
+    /// A file; `None` where its names are unknown.
+    pub(crate) fn of_file(path: &str, file: Option<ObjectFile>) -> NamedObject {
+        let names = file.map_or(Names::Unknown, |file| Names::File(Box::new(file)));
+        NamedObject { path: Some(path.to_owned()), names }
+    }
+
+    /// The memory of a process, with the names of the first file that has any. Files that are not used have
+    /// a note.
+    pub(crate) fn of_memory(files: Vec<NameFile>, notes: &mut Vec<String>) -> NamedObject {
+        for NameFile { path, content } in files {
+            match content.and_then(|content| RunTimeNames::of(&content)) {
+                Ok(names) if names.is_empty() => {}
+                Ok(names) => return NamedObject { path: None, names: Names::Memory(names) },
+                Err(why) => notes.push(format!("{path}: not used for names: {why}")),
+            }
+        }
+        NamedObject::default()
+    }
+
+    /// The function at an offset.
+    pub(crate) fn function(&self, offset: u64) -> Option<FoundFunction<'_>> {
+        self.function_from(offset, 0)
+    }
+
+    fn function_from(&self, offset: u64, distance: u64) -> Option<FoundFunction<'_>> {
+        match &self.names {
+            Names::Unknown => None,
+            Names::File(file) => {
+                let function = file.function_from(offset, distance)?;
+                Some(FoundFunction { start: function.start, name: Cow::Borrowed(&function.name) })
+            }
+            Names::Memory(names) => {
+                let (start, name) = names.function(offset.wrapping_add(distance))?;
+                Some(FoundFunction { start, name })
+            }
+        }
+    }
+
+    /// The name of the code at an offset, without its line.
+    pub(crate) fn name(&self, offset: u64) -> CodeName {
+        self.name_from(offset, 0)
+    }
+
+    /// The name of the code at a distance, modulo 2⁶⁴, from an offset.
+    pub(crate) fn name_from(&self, offset: u64, distance: u64) -> CodeName {
+        let function = self.function_from(offset, distance).map(|function| function.name.into_owned());
+        CodeName { object: self.path.clone(), function, line: None }
+    }
+
+    /// The name of the code at an offset, with its line.
+    pub(crate) fn name_with_line(&self, offset: u64) -> CodeName {
+        let line = match &self.names {
+            Names::File(file) => file.line(offset),
+            Names::Unknown | Names::Memory(_) => None,
+        };
+        CodeName { line, ..self.name(offset) }
+    }
+}
