@@ -112,9 +112,9 @@ fn whole(id: &str, limits: &mut BrokenLimits) -> Result<()> {
 /// The demand of every event of a CPU for one counter.
 fn demands(cpu: Cpu<'static>) -> Vec<Demand> {
     let general = CounterMask::from_bits(cpu.counters().general_bits(), 0);
-    let way = |extra, counters: CounterMask| {
-        let counters = if counters.is_empty() { general } else { counters };
-        CounterEncoding { counters, extra }
+    let way = |extra, counters: Option<CounterMask>| CounterEncoding {
+        counters: counters.unwrap_or(general),
+        extra,
     };
     let demand = |entry: Entry<'static>| {
         let own = way(entry.code().extra, entry.counters());

@@ -70,7 +70,7 @@ fn drain(overflows: &mut Overflows, into: &mut Drained) {
 fn drained(overflows: &mut Overflows) -> Drained {
     let mut all = Drained::default();
     drain(overflows, &mut all);
-    (all, kept)
+    all
 }
 
 fn raw(overflows: &Overflows, id: usize) -> u64 {
