@@ -30,7 +30,7 @@ fn source(file: &str) -> String {
 fn classes(table: &CpuTable) -> [usize; 4] {
     let masks = [0x80, 0xe0, 0xfc, 0x3fc];
     let today = table.events.iter().filter(|event| !event.deprecated && fixed_bits(event) == 0);
-    let today: Vec<u64> = today.map(|event| general_bits(event)).collect();
+    let today: Vec<u64> = today.map(general_bits).collect();
     assert!(today.iter().all(|mask| *mask == 0 || masks.contains(mask)), "{}", table.header.cpu);
     masks.map(|mask| today.iter().filter(|other| **other == mask).count())
 }
