@@ -17,5 +17,3 @@ mod perf;
 mod perf_windows;
 mod register_windows;
 mod registers;
-mod soft;
-mod soft_windows;
