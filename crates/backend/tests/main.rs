@@ -17,3 +17,5 @@ mod perf;
 mod perf_windows;
 mod register_windows;
 mod registers;
+mod soft;
+mod soft_windows;

@@ -2,7 +2,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -148,7 +148,7 @@ fn a_program_that_ignores_traps_runs_on_and_its_counts_are_lost_with_the_reason(
 fn a_program_with_threads_is_counted() {
     let Some(here) = Here::new() else { return };
     let program = std::env::current_exe().unwrap();
-    let args = ["--ignored", "--exact", "a_thread_is_started_and_ends"];
+    let args = ["--ignored", "--exact", "soft::a_thread_is_started_and_ends"];
     let (status, reading) = here.run(program.to_str().unwrap(), &args);
     assert_eq!(status, SUCCESS);
     assert!(reading.cells.iter().all(|cell| cell.lost.is_none()), "{reading:?}");

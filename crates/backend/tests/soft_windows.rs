@@ -2,7 +2,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod common;
+use crate::common;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU64;
@@ -169,7 +169,7 @@ fn children_and_what_they_execute_are_recorded() {
 fn each_thread_has_rows_of_its_own() {
     let Some(here) = Here::new() else { return };
     let program = std::env::current_exe().unwrap();
-    let args = ["--ignored", "--exact", "two_threads_work"];
+    let args = ["--ignored", "--exact", "soft_windows::two_threads_work"];
     let recorded =
         here.record(&command(program.to_str().unwrap(), &args), &WindowSpec::new(instructions(100_000)));
     recorded.check(100_000);

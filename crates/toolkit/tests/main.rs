@@ -9,7 +9,9 @@ mod metrics;
 mod metrics_tables;
 mod metrics_values;
 mod monitor;
+mod monitor_in_software_pmu;
 mod passes;
+mod recipes_in_software_pmu;
 mod record;
 mod routes;
 #[cfg(feature = "fake-devices")]

@@ -123,7 +123,7 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
         format!("{FOUND}={}", file.display()).into(),
         own.into(),
         "--exact".into(),
-        "program".into(),
+        "monitor_in_software_pmu::program".into(),
     ];
     spec.stdout = OutputStream::Null;
     let launcher = Launcher::start().unwrap();

@@ -138,7 +138,7 @@ fn the_software_pmu_counts_what_every_recipe_says_that_it_executes() {
         format!("{FOUND}={}", file.display()).into(),
         std::env::current_exe().unwrap().into(),
         "--exact".into(),
-        "program".into(),
+        "recipes_in_software_pmu::program".into(),
     ];
     spec.stdout = OutputStream::Null;
     let launcher = Launcher::start().unwrap();
