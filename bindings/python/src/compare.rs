@@ -1,5 +1,6 @@
 //! Comparisons: the statistics of `cyclometer compare` over values from Python.
 
+use cyclometer_toolkit::Provenance;
 use cyclometer_toolkit::stats::Statistics;
 use cyclometer_toolkit::stats::compare::{Basis, Compared, Design, MetricChange, Question, Series};
 use pyo3::prelude::*;
@@ -22,7 +23,8 @@ struct GivenMetric {
 impl GivenMetric {
     fn series(self) -> Series {
         let GivenMetric { name, event, unit, scope, provenance, reason, runs } = self;
-        let series = Series { name, event, unit, scope, provenance, reason, ..Series::default() };
+        let provenances = provenance.as_deref().and_then(Provenance::named).map(|who| vec![who]);
+        let series = Series { name, event, unit, scope, provenances, reason, ..Series::default() };
         series.with_runs(runs)
     }
 }
