@@ -55,9 +55,12 @@ fn a_short_command_gives_advice_by_the_schema_and_says_what_was_not_measured() {
         let found = not_measured.iter().find(|one| one["rule"] == rule);
         found.map(|one| one["needs"].to_string())
     };
-    // The windows of a command that does nothing are too few.
-    let needs = lacks("branch-mispredictions").unwrap();
-    assert!(needs.contains("too short") || needs.contains("did not run"), "{needs}");
+    // The windows of a command that does nothing are too few; on a busy machine it may last long enough.
+    let facts = json["facts"].as_array().unwrap();
+    let is_modelled = |fact: &Value| fact["name"] == "modelled_mispredictions" && fact["value"].is_number();
+    let needs = lacks("branch-mispredictions").unwrap_or_default();
+    let has_reason = needs.contains("too short") || needs.contains("did not run");
+    assert!(has_reason || facts.iter().any(is_modelled), "{needs}");
     assert!(stderr(&out).contains("runs several times: native, counted, modelled"), "{}", stderr(&out));
 }
 

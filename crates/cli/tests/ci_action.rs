@@ -7,10 +7,10 @@
 use crate::support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use cyclometer_test_support::executable;
 use support::{stderr, stdout};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.github/actions/cyclometer/gate.sh");
@@ -62,8 +62,7 @@ impl Repository {
         let programs = self.0.path().join(".git/programs");
         fs::create_dir_all(&programs).unwrap();
         let cargo = "#!/bin/sh\nmkdir -p target/release && cc -O1 -o target/release/prog prog.c\n";
-        fs::write(programs.join("cargo"), cargo).unwrap();
-        fs::set_permissions(programs.join("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+        executable(&programs.join("cargo"), cargo.as_bytes());
         let path = format!("{}:{}:{}", programs.display(), tool.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("sh");
         command.current_dir(self.0.path()).env("PATH", path);

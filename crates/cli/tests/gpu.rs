@@ -9,6 +9,7 @@ use std::process::Output;
 use cyclometer_core::RefusalKind;
 use cyclometer_core::nvml::{NvmlObstacle, NvmlReturn};
 use cyclometer_fake_nvml::OPENED;
+use cyclometer_test_support::executable;
 use serde_json::Value;
 use support::{cyclometer, one_line, schema, stderr, stdout};
 use tempfile::TempDir;
@@ -131,7 +132,7 @@ fn memory_of_the_command_is_that_of_its_processes_alone() {
     let name = "cyclo-gpu-test";
     let machine = machine(&format!("device X\nprocess {name} 512\nprocess sleep 1\n"));
     let copy = machine.path().join(name);
-    std::fs::copy("/bin/sleep", &copy).unwrap();
+    executable(&copy, &std::fs::read("/bin/sleep").unwrap());
     let of = |command: &[&str]| metrics(&machine, "gpu-process-memory", command).remove(0);
     // Long enough for a sample in between on a busy machine.
     let own = of(&[copy.to_str().unwrap(), "1.5"]);

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use cyclometer_test_support::executable;
 use serde_json::Value;
 use support::{has, skip, soft_state, software_pmu_is_first, software_pmu_works, stderr, stdout, unwrapped};
 
@@ -277,7 +278,7 @@ fn a_small_stack_is_enough() {
 fn as_ordinary_user(folder: &Path, arguments: &[&str]) -> Option<Output> {
     let is_root = stdout(&Command::new("id").arg("-u").output().unwrap()).trim() == "0";
     let tool = folder.join("tool");
-    fs::copy(TOOL, &tool).unwrap();
+    executable(&tool, &fs::read(TOOL).unwrap());
     let mut command = match is_root {
         true => Command::new("setpriv"),
         false => Command::new(&tool),
@@ -303,7 +304,7 @@ fn a_program_that_may_be_executed_and_not_read_is_lost_and_never_zero() {
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     mode(folder.path(), 0o755);
     let program = folder.path().join("program");
-    fs::copy("/bin/true", &program).unwrap();
+    executable(&program, &fs::read("/bin/true").unwrap());
     // Its owner is root or this user: in both cases whoever runs it may not read it.
     mode(&program, 0o111);
     for command in [&["./program"][..], &["sh", "-c", "./program; ./program"]] {
@@ -349,8 +350,7 @@ fn the_server_for_agents_is_executed_from_beside_the_tool_with_all_arguments() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = folder_with_the_tool();
     let server = folder.path().join("cyclometer-mcp");
-    fs::write(&server, "#!/bin/sh\nprintf '<%s>' \"$@\"; exit 9\n").unwrap();
-    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&server, b"#!/bin/sh\nprintf '<%s>' \"$@\"; exit 9\n");
     let mcp = |args: &[&str]| {
         Command::new(folder.path().join("cyclometer")).arg("mcp").args(args).output().unwrap()
     };

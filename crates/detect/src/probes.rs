@@ -184,7 +184,15 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, depth: DetectionDep
         sysreg,
         accounts: None,
         kpc: None,
-        nvml: asks_nvml(machine, depth).then(|| facts.nvml_probe()),
+        nvml: asks_nvml(machine, depth).then(|| facts.nvml_probe().map_err(fit_to_be_shown)),
+    }
+}
+
+/// An obstacle whose reason, which is the dynamic linker's, has no control characters.
+fn fit_to_be_shown(obstacle: NvmlObstacle) -> NvmlObstacle {
+    match obstacle {
+        NvmlObstacle::NoLibrary(reason) => NvmlObstacle::NoLibrary(text::clean(&reason)),
+        other => other,
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use cyclometer_test_support::executable;
 use support::caches::{TestCacheFolder, numbers};
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{BARE, BuildRecipe, build, unique};
@@ -307,7 +308,7 @@ fn a_program_that_is_executed_once_leaves_no_translation() {
     let before = kept.folder.kept();
     // Its loader and library are known, and it is not.
     let copy = unique("copy");
-    fs::copy(&program, &copy).unwrap();
+    executable(&copy, &fs::read(&program).unwrap());
     let job = TestJob::new(&copy, &["work 1"]).hinted(&kept.folder.profiles);
     job.run(soft());
     assert_eq!(kept.folder.kept(), before);
@@ -346,7 +347,7 @@ fn a_file_whose_number_has_changed_is_known_by_what_it_is() {
     let Some(job) = job_that_loads(&target, 1) else { return };
     let kept = CacheTest::new(&job).prepared();
     let files = numbers(&kept.folder.kept());
-    fs::copy(&one, &other).unwrap();
+    executable(&other, &fs::read(&one).unwrap());
     File::options().write(true).open(&other).unwrap().set_modified(time).unwrap();
     fs::rename(&other, &target).unwrap();
     let (run, used) = kept.run_again();

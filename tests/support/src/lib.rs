@@ -45,3 +45,24 @@ pub fn has(tool: &str) -> bool {
     let out = std::process::Command::new(tool).arg("--version").output();
     out.is_ok_and(|out| out.status.success())
 }
+
+/// Writes a program or script that is executed at once.
+///
+/// A process of its own writes it: another test of this process may fork while a file is open for writing, and the
+/// kernel executes no file that its child has open so ("text file busy").
+///
+/// # Panics
+///
+/// When it cannot be written.
+pub fn executable(path: &std::path::Path, bytes: &[u8]) {
+    let mut writer = std::process::Command::new("sh");
+    writer
+        .args(["-c", "cat > \"$1\" && chmod 755 \"$1\"", "sh"])
+        .arg(path)
+        .stdin(std::process::Stdio::piped());
+    let mut writer = writer.spawn().unwrap_or_else(|error| panic!("sh: {error}"));
+    let written = writer.stdin.take().map(|mut pipe| pipe.write_all(bytes));
+    let ended = writer.wait();
+    let is_done = matches!(written, Some(Ok(()))) && ended.as_ref().is_ok_and(|status| status.success());
+    assert!(is_done, "{}: {written:?}, {ended:?}", path.display());
+}

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use cyclometer_test_support::executable;
 use cyclometer_toolkit::symbols::ObjectFile;
 use serde_json::Value;
 
@@ -109,7 +110,7 @@ fn control_bytes_in_a_path_reach_no_output() {
     let folder = tempfile::tempdir().unwrap();
     let Some(()) = super::built(folder.path(), &[]) else { return };
     let strange = "pro\u{1b}[31mgram\u{7}";
-    fs::copy(folder.path().join("program"), folder.path().join(strange)).unwrap();
+    executable(&folder.path().join(strange), &fs::read(folder.path().join("program")).unwrap());
     let files = ["--export-csv", "f.csv", "--export-callgrind", "f.cg", "--export-folded", "f.folded"];
     let options = [&["--by", "function", "--inclusive", "--html", "f.html"][..], &files].concat();
     let out = stat(folder.path(), &options, &[&format!("./{strange}")]);

@@ -1,13 +1,12 @@
 //! Programs to measure, and servers to measure them.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use cyclometer_test_support::skip;
+use cyclometer_test_support::{executable, skip};
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, CallToolResult};
 use rmcp::service::{Peer, RoleClient, RunningService};
@@ -44,8 +43,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in PROGRAMS {
             let path = folder.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            executable(&path, format!("#!/bin/sh\n{text}\n").as_bytes());
         }
         Place(folder)
     }

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_sys::process::Status;
+use cyclometer_test_support::executable;
 use support::compare::{assert_lost, assert_same_end, check_exact};
 use support::programs::{BARE, BuildRecipe, FOLDER, build, folder, unique};
 use support::run::{DEADLINE, TestJob, TestRun, TraceMethod, soft};
@@ -323,8 +324,7 @@ fn a_file_that_cannot_be_executed_fails_as_natively() {
     let text = unique("text");
     fs::write(&text, "no program\n").unwrap();
     let script = unique("script");
-    fs::write(&script, "#!/nowhere/interpreter -x\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&script, b"#!/nowhere/interpreter -x\n");
     for file in [&text, &script, &PathBuf::from("/nowhere/program"), &folder()] {
         // By itself, and by a program that tells the error.
         let run = alike(&TestJob::new(file, &[]).direct());
@@ -340,8 +340,7 @@ fn a_file_that_cannot_be_executed_fails_as_natively() {
 fn scripts_are_counted_with_their_interpreters() {
     let (Some(_), Some(_)) = (program("exit.c"), installed("dash")) else { return };
     let script = unique("script");
-    fs::write(&script, "#!/usr/bin/env -S dash -e\necho $((6 * 7)); exit 3\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&script, b"#!/usr/bin/env -S dash -e\necho $((6 * 7)); exit 3\n");
     let run = alike(&TestJob::new(&script, &[]));
     assert_eq!((run.status, run.stdout.as_str()), (Status::Code(3), "42\n"));
     check_counted(&run);
@@ -354,8 +353,7 @@ fn a_program_of_32_bits_is_left() {
         return;
     }
     let file = unique("32");
-    fs::write(&file, elf_of_32_bits()).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    executable(&file, &elf_of_32_bits());
     let native = TestJob::new(&file, &[]).run(TraceMethod::Nobody);
     let run = alike(&TestJob::new(&file, &[]));
     if native.status == Status::Code(5) {
@@ -498,7 +496,7 @@ fn as_nobody(setpriv: &Path, helper: &Path) {
     let [own, starter] = [std::env::current_exe().unwrap(), support::programs::starter().unwrap()];
     let [test, _, helper] = [&own, &starter, helper].map(|file: &Path| {
         let copy = place.join(file.file_name().unwrap());
-        fs::copy(file, &copy).unwrap();
+        executable(&copy, &fs::read(file).unwrap());
         copy
     });
     fs::set_permissions(helper, fs::Permissions::from_mode(0o4755)).unwrap();
