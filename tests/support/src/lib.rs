@@ -48,8 +48,8 @@ pub fn has(tool: &str) -> bool {
 
 /// Writes a program or script that is executed at once.
 ///
-/// A process of its own writes it: another test of this process may fork while a file is open for writing, and
-/// the kernel executes no file that its child has open so ("text file busy").
+/// A process of its own writes it: another test of this process may fork while a file is open for writing,
+/// and the kernel executes no file that its child has open so ("text file busy").
 ///
 /// # Panics
 ///
