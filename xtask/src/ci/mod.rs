@@ -4,6 +4,7 @@
 //! run beside the test programs, with their output in a file. The last step measures a build, so it runs
 //! alone.
 
+mod alone;
 mod checks;
 mod schedule;
 mod test_programs;

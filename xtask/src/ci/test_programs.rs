@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::alone::{self, FailedProgram};
 use crate::command::cargo_command;
 
 /// The features that are off by default, which all tests have.
@@ -49,7 +50,7 @@ impl TestProgram {
         command
     }
 
-    fn title(&self) -> String {
+    pub(super) fn title(&self) -> String {
         format!("{} {}", self.package, self.target)
     }
 }
@@ -122,7 +123,8 @@ fn test_program(message: &Value) -> Option<TestProgram> {
     Some(TestProgram { package, target, file: executable(message)?, folder })
 }
 
-/// Runs test programs, as many at once as there are CPUs; the output of those that fail is shown.
+/// Runs test programs, as many at once as there are CPUs; the output of those that fail is shown. A few tests
+/// that fail run again alone afterwards ([`alone`](super::alone)).
 ///
 /// # Errors
 ///
@@ -139,17 +141,19 @@ pub(super) fn run_side_by_side(
     thread::scope(|scope| {
         for _ in 0..at_once {
             scope.spawn(|| {
-                while let Some(test) = next() {
-                    let mut command = test.command();
+                while let Some(program) = next() {
+                    let mut command = program.command();
                     prepare(&mut command);
-                    if !passes(&test.title(), command) {
-                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(test.title());
+                    if let Some(tests) = failing_tests(&program.title(), command) {
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        failed.push(FailedProgram { program, tests });
                     }
                 }
             });
         }
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let failed = alone::run_again(failed, prepare);
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
@@ -168,20 +172,22 @@ pub(super) fn check_longest(tests: &[TestProgram]) -> Result<()> {
     Ok(())
 }
 
-/// Runs a test program and prints a line, or all of its output.
-fn passes(title: &str, mut command: Command) -> bool {
+/// Runs a test program and prints a line, or all of its output. The tests that fail, none of which is known
+/// where the program itself broke; `None`: all pass.
+pub(super) fn failing_tests(title: &str, mut command: Command) -> Option<Vec<String>> {
     let begin = Instant::now();
     match command.stdin(Stdio::null()).output() {
         Ok(out) => {
             eprintln!("{}", line(title, &out, begin.elapsed()));
-            if !out.status.success() {
-                eprintln!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+            if out.status.success() {
+                return None;
             }
-            out.status.success()
+            eprintln!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+            Some(alone::names_of_failures(&String::from_utf8_lossy(&out.stdout)))
         }
         Err(error) => {
             eprintln!("{title}: cannot be started: {error}");
-            false
+            Some(Vec::new())
         }
     }
 }
