@@ -124,7 +124,7 @@ fn test_program(message: &Value) -> Option<TestProgram> {
 }
 
 /// Runs test programs, as many at once as there are CPUs; the output of those that fail is shown. A few tests
-/// that fail run again alone afterwards ([`alone`](super::alone)).
+/// that fail run again alone afterwards ([`alone`]).
 ///
 /// # Errors
 ///
