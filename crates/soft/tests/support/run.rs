@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Once, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use cyclometer_soft::host::window_protocol::{self, WindowLine, WindowRequest};
@@ -234,18 +234,28 @@ fn first_line(mut socket: &UnixStream) -> String {
 
 /// A tracer that reports its panics.
 fn kept(work: impl FnOnce(UnixStream)) -> Daemon {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(tell_panics_of_tracers);
     let work = |socket: UnixStream| {
-        tell_panics(socket.try_clone().unwrap());
+        let _ = TRACERS_SOCKET.set(socket.try_clone().unwrap());
         work(socket);
     };
     daemon::fork(work).unwrap()
 }
 
-/// Panics go to the socket, because the terminal output of this process is not shown.
-fn tell_panics(socket: UnixStream) {
+/// In a tracer its socket; never set in the process of the tests.
+static TRACERS_SOCKET: OnceLock<UnixStream> = OnceLock::new();
+
+/// A tracer's panics go to its socket, because the terminal output of its process is not shown. The process
+/// of the tests does this before it forks: a tracer that replaced the hook would wait for ever for a lock
+/// that another test holds while it prints a panic of its own.
+fn tell_panics_of_tracers() {
+    let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        let Some(mut socket) = TRACERS_SOCKET.get() else { return shown(panic) };
         let words = panic.to_string().replace('\n', " ");
-        let _ = (&socket).write_all(format!("process 0 0 tracer\nlost {words}\nend\n").as_bytes());
+        let line = format!("process 0 0 tracer\nlost {words}\nend\n");
+        let _ = socket.write_all(line.as_bytes());
     }));
 }
 
