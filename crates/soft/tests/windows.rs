@@ -349,7 +349,7 @@ fn a_stepped_window_does_not_wait_for_a_process_that_waits_for_its_child() {
     for _ in 0..3 {
         stepper.window(WindowLimits { steps: 1000, time: Duration::from_millis(20) }).unwrap();
     }
-    // What was stepped wakes up first, and gets a CPU when others leave one.
+    // A thread that was stepped wakes up first, and gets a CPU when others leave one.
     let waits = || {
         let mut states = ThreadStates::default();
         states.look(parent.id());

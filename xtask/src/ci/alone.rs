@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use super::test_programs::{TestProgram, failing_tests};
+use super::test_program::{TestProgram, failing_tests};
 
 /// The most tests that run again, in all programs together: more is no bad luck.
 const MOST: usize = 5;
@@ -42,23 +42,9 @@ pub(super) fn run_again(failed: Vec<FailedProgram>, prepare: impl Fn(&mut Comman
     failed.iter().filter(|one| fails(one)).map(|one| one.program.title()).collect()
 }
 
-/// The names in the list of failures that a test program prints last.
-pub(super) fn names_of_failures(output: &str) -> Vec<String> {
-    let Some((_, list)) = output.rsplit_once("\nfailures:\n") else { return Vec::new() };
-    list.lines().map_while(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn failures_are_read_from_the_list_at_the_end() {
-        let output = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nfailures:\n    no\n\n\nfailures:\n    \
-                      a::first\n    b\n\ntest result: FAILED. 1 passed; 2 failed; 0 ignored\n";
-        assert_eq!(names_of_failures(output), ["a::first", "b"]);
-        assert!(names_of_failures("Segmentation fault\n").is_empty());
-    }
 
     #[test]
     fn what_passes_alone_is_no_failure_and_what_broke_or_fails_again_is_one() {

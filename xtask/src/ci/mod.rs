@@ -7,6 +7,7 @@
 mod alone;
 mod checks;
 mod schedule;
+mod test_program;
 mod test_programs;
 mod times;
 

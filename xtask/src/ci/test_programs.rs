@@ -4,15 +4,15 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::alone::{self, FailedProgram};
+use super::test_program::{TestProgram, failing_tests};
 use crate::command::cargo_command;
 
 /// The features that are off by default, which all tests have.
@@ -29,31 +29,6 @@ const LONGEST: &[&str] = &[
     "cyclometer-backend windows",
     "cyclometer-toolkit main",
 ];
-
-/// A program with tests.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct TestProgram {
-    /// The package.
-    pub package: String,
-    /// The name of the target: of a file of `tests`, of the library or of the program.
-    pub target: String,
-    pub file: PathBuf,
-    /// The folder of the package, where its tests run.
-    pub folder: PathBuf,
-}
-
-impl TestProgram {
-    /// A command that runs the tests as `cargo test` does.
-    pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(&self.file);
-        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        command
-    }
-
-    pub(super) fn title(&self) -> String {
-        format!("{} {}", self.package, self.target)
-    }
-}
 
 /// The programs of the workspace, built with every feature.
 pub(crate) struct WorkspaceBuild {
@@ -172,36 +147,6 @@ pub(super) fn check_longest(tests: &[TestProgram]) -> Result<()> {
     Ok(())
 }
 
-/// Runs a test program and prints a line, or all of its output. The tests that fail, none of which is known
-/// where the program itself broke; `None`: all pass.
-pub(super) fn failing_tests(title: &str, mut command: Command) -> Option<Vec<String>> {
-    let begin = Instant::now();
-    match command.stdin(Stdio::null()).output() {
-        Ok(out) => {
-            eprintln!("{}", line(title, &out, begin.elapsed()));
-            if out.status.success() {
-                return None;
-            }
-            eprintln!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-            Some(alone::names_of_failures(&String::from_utf8_lossy(&out.stdout)))
-        }
-        Err(error) => {
-            eprintln!("{title}: cannot be started: {error}");
-            Some(Vec::new())
-        }
-    }
-}
-
-/// A test program's line: how many tests passed, by its own word where it has one.
-fn line(title: &str, out: &Output, took: Duration) -> String {
-    let text = String::from_utf8_lossy(&out.stdout);
-    let result = text.lines().rev().find_map(|line| line.strip_prefix("test result: "));
-    let counts =
-        result.and_then(|line| Some(line.split_once(". ")?.1.split_once("; 0 measured")?.0.to_owned()));
-    let verdict = counts.unwrap_or_else(|| out.status.to_string());
-    format!("      {:>6.1} s  {title}: {verdict}", took.as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,14 +203,5 @@ mod tests {
         tests.remove(1);
         let error = check_longest(&tests).unwrap_err().to_string();
         assert!(error.starts_with("no test program cyclometer-soft lockstep: change LONGEST"), "{error}");
-    }
-
-    #[test]
-    fn a_line_has_the_counts_of_the_test_program() {
-        let out = |program: &str| Command::new("sh").args(["-c", program]).output().unwrap();
-        let text = "echo 'test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s'";
-        let took = Duration::from_millis(1540);
-        assert_eq!(line("p t", &out(text), took), "         1.5 s  p t: 3 passed; 0 failed; 1 ignored");
-        assert_eq!(line("p t", &out("exit 3"), took), "         1.5 s  p t: exit status: 3");
     }
 }
