@@ -17,9 +17,10 @@ const FILES: &str = "300";
 /// Changes of each format that a command reads: each one starts a process.
 const COMMAND_FILES: &str = "20";
 
-/// Builds the program and the tool, and runs the program with the arguments of the command line.
+/// Builds the program, the tool and its server for agents, and runs the first with the arguments of the
+/// command line.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
-    cargo(&["build", "--locked", "--package", "cyclometer-cli"])?;
+    cargo(&["build", "--locked", "--package", "cyclometer-cli", "--package", "cyclometer-mcp"])?;
     let tool = target().join("debug/cyclometer");
     let mut command = cargo_command(&["run", "--locked", "--package", PACKAGE, "--bin", "mutate", "--"]);
     command.arg("--tool").arg(tool).args(arguments);

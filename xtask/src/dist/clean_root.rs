@@ -167,13 +167,18 @@ fn archive(release: &Release, root: &CleanRoot) -> Result<()> {
     root.main_job(&format!("/home/user/{folder}/bin/cyclometer"))
 }
 
-/// The Debian package: installed, installed over itself, removed without a trace.
+/// The Debian package: installed over an older version and over itself, used where the home cannot be
+/// written, removed without a trace.
 fn package(release: &Release, root: &CleanRoot) -> Result<()> {
     let deb = format!("/dist/cyclometer_{}_{}.deb", release.version, X86_64.debian);
-    let install = format!("dpkg --install {deb} && dpkg --install {deb}");
+    let install = format!("{} && dpkg --install {deb} && ! test -e {ONLY_OLD}", install_older(&deb));
     eprintln!("==> in the clean system: {install}");
     root.run("0:0", &install)?;
     root.main_job("cyclometer")?;
+    root.expect(
+        "HOME=/nonexistent cyclometer stat --backend soft -e instructions -- /bin/true",
+        &["instructions:u", "≡"],
+    )?;
     root.expect(
         "dpkg -L cyclometer; for page in stat mcp; do gzip -dc /usr/share/man/man1/cyclometer-$page.1.gz; done",
         &[
@@ -188,6 +193,19 @@ fn package(release: &Release, root: &CleanRoot) -> Result<()> {
         "dpkg --purge cyclometer && ! find /usr /etc /var/lib/dpkg/info -name '*cyclometer*' | grep .",
     )?;
     Ok(())
+}
+
+/// A file that only the older version of the package has.
+const ONLY_OLD: &str = "/usr/share/doc/cyclometer/of-the-older-version";
+
+/// A script that installs a package with an older version number and one more file, then the package itself.
+fn install_older(deb: &str) -> String {
+    let older = "/tmp/older";
+    format!(
+        "dpkg-deb --raw-extract {deb} {older} && sed -i 's/^Version: .*/Version: 0.0.0/' {older}/DEBIAN/control && \
+         echo old > {older}{ONLY_OLD} && dpkg-deb --build {older} {older}.deb && dpkg --install {older}.deb && \
+         test -e {ONLY_OLD} && rm -r {older} {older}.deb && dpkg --install {deb}"
+    )
 }
 
 /// The package of the exporter: its configuration is accepted, and it leaves no file behind.

@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::command::output;
+
 /// The list of installed files.
 const LIST: &str = "share/doc/cyclometer/installed-files";
 /// A file that only the first version has.
@@ -51,6 +53,25 @@ impl Unpacked {
         shell.current_dir("/").output().unwrap()
     }
 
+    /// Installs as a user without rights, in that user's home.
+    fn install_without_rights(&self) -> Output {
+        self.shell_without_rights().output().unwrap()
+    }
+
+    /// The script, which a user without rights is about to execute.
+    fn shell_without_rights(&self) -> Command {
+        set_mode(self.folder.path(), 0o755);
+        let mut shell = if output("id", &["--user"]).is_ok_and(|id| id.trim() == "0") {
+            let mut setpriv = Command::new("setpriv");
+            setpriv.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh"]);
+            setpriv
+        } else {
+            Command::new("sh")
+        };
+        shell.arg(self.folder.path().join("install.sh")).env("HOME", self.home()).current_dir("/");
+        shell
+    }
+
     fn install_to_prefix(&self) -> Output {
         self.install(&["--prefix", &self.prefix().to_string_lossy()])
     }
@@ -63,6 +84,10 @@ impl Unpacked {
         let out = Command::new(self.prefix().join("bin/cyclometer")).output().unwrap();
         String::from_utf8(out.stdout).unwrap().trim().to_owned()
     }
+}
+
+fn set_mode(folder: &Path, mode: u32) {
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// The files below a folder.
@@ -181,4 +206,55 @@ fn unknown_options_and_a_copy_of_the_script_alone_are_refused() {
     let out = unpacked.install_to_prefix();
     assert!(String::from_utf8_lossy(&out.stderr).contains("no bin/cyclometer"), "{out:?}");
     assert!(files(&unpacked.home()).is_empty());
+}
+
+#[test]
+fn a_user_without_rights_installs_over_an_older_version_in_the_home() {
+    let unpacked = Unpacked::new("1");
+    let tool = unpacked.home().join(".local/bin/cyclometer");
+    set_mode(&unpacked.home(), 0o777);
+    let out = unpacked.install_without_rights();
+    assert!(out.status.success(), "{out:?}");
+    assert!(fs::read_to_string(&tool).unwrap().contains("echo 1"));
+    fs::remove_file(unpacked.folder.path().join(GONE)).unwrap();
+    unpacked.release("2");
+    let out = unpacked.install_without_rights();
+    assert!(out.status.success(), "{out:?}");
+    assert!(fs::read_to_string(&tool).unwrap().contains("echo 2"));
+    assert!(!unpacked.home().join(".local").join(GONE).exists(), "a file that only version 1 has");
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_named_and_stays_as_it_is() {
+    let unpacked = Unpacked::new("1");
+    let home = unpacked.home();
+    set_mode(&home, 0o555);
+    let out = unpacked.install_without_rights();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success(), "{out:?}");
+    assert!(told.contains("a home/.local/bin cannot be made; choose another folder with --prefix"), "{told}");
+    assert!(fs::read_dir(&home).unwrap().next().is_none());
+    // An older version in a folder that cannot be written any more.
+    set_mode(&home, 0o777);
+    assert!(unpacked.install_without_rights().status.success());
+    let bin = home.join(".local/bin");
+    set_mode(&bin, 0o555);
+    unpacked.release("2");
+    let before = files(&home);
+    let out = unpacked.install_without_rights();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success(), "{out:?}");
+    assert!(told.contains("cyclometer cannot be written; what was installed before is unchanged"), "{told}");
+    assert!(fs::read_to_string(bin.join("cyclometer")).unwrap().contains("echo 1"));
+    assert_eq!(files(&home), before);
+    set_mode(&bin, 0o777);
+}
+
+#[test]
+fn without_a_home_the_folder_must_be_named() {
+    let unpacked = Unpacked::new("1");
+    let mut shell = unpacked.shell_without_rights();
+    let out = shell.env_remove("HOME").output().unwrap();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && told.contains("HOME is not set; use --prefix DIR"), "{out:?}");
 }

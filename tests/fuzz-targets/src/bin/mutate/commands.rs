@@ -1,12 +1,13 @@
 //! Targets that are commands: files that the command-line tool reads in code of its own.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::limits::limited_in_time;
 use crate::options::MutateOptions;
@@ -18,9 +19,16 @@ pub(crate) struct CommandTarget {
     pub reads: &'static str,
     /// Arguments, of which `FILE` is the changed file, and `FOLDER` its folder.
     arguments: &'static [&'static str],
+    /// Whether the changed file is the standard input. It is cut to [`MOST_INPUT_BYTES`].
+    is_input: bool,
+    /// A program that the tool executes, which lies beside it.
+    program: Option<&'static str>,
     /// Unchanged files in that folder, which come after the changed one.
     beside: usize,
 }
+
+/// The most bytes of standard input. A server answers each request, so more bytes are only more answers.
+const MOST_INPUT_BYTES: usize = 16 << 10;
 
 /// Every command that reads foreign bytes in code of its own.
 pub(crate) const TARGETS: &[CommandTarget] = &[
@@ -40,31 +48,51 @@ pub(crate) const TARGETS: &[CommandTarget] = &[
             "task-clock",
             "true",
         ],
+        is_input: false,
+        program: None,
         beside: 0,
     },
     CommandTarget {
         name: "converted",
         reads: "recordings, as convert reads them",
         arguments: &["convert", "FILE", "--to", "csv"],
+        is_input: false,
+        program: None,
         beside: 0,
     },
     CommandTarget {
         name: "results",
         reads: "results of advise and of stat, as advise reads them",
         arguments: &["advise", "FILE"],
+        is_input: false,
+        program: None,
         beside: 0,
     },
     CommandTarget {
         name: "history",
         reads: "results of many runs, as advise --history reads them",
         arguments: &["advise", "--history", "FOLDER"],
+        is_input: false,
+        program: None,
         beside: 8,
+    },
+    CommandTarget {
+        name: "mcp",
+        reads: "messages of agents to the server, as mcp reads them",
+        // No program lies below the folder, so no call of a tool runs one.
+        arguments: &["mcp", "--allow", "FOLDER", "--timeout", "5"],
+        is_input: true,
+        program: Some("cyclometer-mcp"),
+        beside: 0,
     },
 ];
 
 /// Runs a target on all changes, on every CPU; gives the number of faults.
 pub(crate) fn run(target: &CommandTarget, tool: &Path, options: &MutateOptions) -> Result<usize> {
     let tool = tool.canonicalize().with_context(|| tool.display().to_string())?;
+    if let Some(program) = target.program.map(|name| tool.with_file_name(name)) {
+        ensure!(program.is_file(), "{}: {} is missing; build it first", target.name, program.display());
+    }
     let changes = CommandChanges {
         target,
         tool: &tool,
@@ -114,7 +142,10 @@ impl CommandChanges<'_> {
 
     fn one(&self, number: u64, folder: &Path) -> Result<()> {
         let CommandTarget { name, arguments, .. } = self.target;
-        let bytes = changed(name, &self.files, self.options.seed, number);
+        let mut bytes = changed(name, &self.files, self.options.seed, number);
+        if self.target.is_input {
+            bytes.truncate(MOST_INPUT_BYTES);
+        }
         let path = folder.join("a.json");
         write(&path, &bytes)?;
         let argument = |argument: &&str| -> OsString {
@@ -126,6 +157,9 @@ impl CommandChanges<'_> {
         };
         let mut command = limited_in_time(self.tool);
         command.args(arguments.iter().map(argument)).current_dir(folder);
+        if self.target.is_input {
+            command.stdin(File::open(&path).with_context(|| path.display().to_string())?);
+        }
         let out = command.output().context("starting the tool")?;
         if let Some(why) = fault(&out) {
             keep(self.options, name, number, &bytes, &why)?;

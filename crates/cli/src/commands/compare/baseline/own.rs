@@ -114,9 +114,15 @@ fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed)
         if dropped.contains(&run) {
             continue;
         }
-        let what = format!("{name} in run {}", run + 1);
+        let run = u32::try_from(run).map_err(|_| {
+            BaselineProblem::new(
+                format!("a value of {name} has the run {run}, which is too large"),
+                SAVE_ANEW,
+            )
+        })?;
+        let what = format!("{name} in run {}", u64::from(run) + 1);
         let found = valid(value.get("value").unwrap_or(&Value::Null), &what)?;
-        values.push(RunOf { run: u32::try_from(run).unwrap_or(u32::MAX), value: found });
+        values.push(RunOf { run, value: found });
     }
     let provenances = metric.get("provenances").and_then(Value::as_array).map(|words| {
         let mut all: Vec<Provenance> =
@@ -218,5 +224,12 @@ mod tests {
         assert_eq!(problem.text, "cycles:u in run 1 is \"NaN\", which is no number");
         let problem = super::super::parse(&text.replace("\"NaN\"", "-5")).unwrap_err();
         assert_eq!(problem.text, "cycles:u in run 1 is -5, and nothing measured is below zero");
+        for run in [u64::from(u32::MAX) + 1, u64::MAX] {
+            let problem = super::super::parse(&text.replace("\"run\": 0", &format!("\"run\": {run}")));
+            let told = format!("a value of cycles:u has the run {run}, which is too large");
+            assert_eq!(problem.unwrap_err().text, told);
+        }
+        let last = text.replace("\"run\": 0", &format!("\"run\": {}", u32::MAX)).replace("\"NaN\"", "5");
+        assert!(super::super::parse(&last).is_ok());
     }
 }
