@@ -43,7 +43,8 @@ pub(crate) fn linkage_stubs<'a>(file: &object::File<'a>) -> Vec<LinkageStub<'a>>
     file.sections().filter(is_table).flat_map(stubs).collect()
 }
 
-/// The stubs of a table at an address; `target` gives the symbol of the function whose address is in a cell.
+/// The stubs of a table at an address; `target` gives the symbol of the function whose address is in a
+/// cell.
 fn in_table<'a>(address: u64, data: &[u8], target: impl Fn(u64) -> Option<&'a [u8]>) -> Vec<LinkageStub<'a>> {
     let end = address.saturating_add(data.len() as u64);
     let mut stubs: Vec<LinkageStub<'_>> = Vec::new();
@@ -69,7 +70,8 @@ fn cell(start: u64, code: &[u8]) -> Option<u64> {
     Some(next.wrapping_add_signed(distance.into()))
 }
 
-/// The symbols of functions of other files, by the address of the cell that the loader writes their address to.
+/// The symbols of functions of other files, by the address of the cell that the loader writes their address
+/// to.
 fn targets<'a>(file: &object::File<'a>) -> HashMap<u64, &'a [u8]> {
     let (Some(symbols), Some(relocations)) = (file.dynamic_symbol_table(), file.dynamic_relocations()) else {
         return HashMap::new();

@@ -41,8 +41,8 @@ impl NamedObject {
         NamedObject::default()
     }
 
-    /// A number that is the same for all places of the function at an offset, and for no place of another one;
-    /// `None`: no function is known there.
+    /// A number that is the same for all places of the function at an offset, and for no place of another
+    /// one; `None`: no function is known there.
     pub(crate) fn function_start(&self, offset: u64) -> Option<u64> {
         match &self.names {
             Names::Unknown => None,

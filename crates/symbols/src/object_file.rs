@@ -247,8 +247,8 @@ fn ranges(functions: &[FunctionRange]) -> Vec<(Range<u64>, u32)> {
     ranges
 }
 
-/// The functions of a file, by address, with their names: of its symbol table, or of the table for the loader if
-/// it has no other.
+/// The functions of a file, by address, with their names: of its symbol table, or of the table for the
+/// loader if it has no other.
 fn functions(file: &object::File<'_>) -> (Vec<FunctionRange>, FunctionNames) {
     let all = match file.symbol_table() {
         Some(_) => file.symbols(),
