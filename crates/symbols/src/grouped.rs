@@ -171,14 +171,14 @@ impl Groups {
         let mut names: HashMap<u64, CodeName> = HashMap::new();
         let is_memory = object.is_some_and(|object| object.memory.is_some());
         for place in places {
-            let function = named.function(place.offset);
+            let function = named.function_start(place.offset);
             if is_memory && function.is_none() && self.grouping != Grouping::Object {
                 let first = place.counts.first().copied().unwrap_or(0);
                 self.unnamed_memory = self.unnamed_memory.saturating_add(first);
             }
             let name = match (self.grouping, function) {
-                (Grouping::Function, Some(function)) => {
-                    let name = names.entry(function.start);
+                (Grouping::Function, Some(start)) => {
+                    let name = names.entry(start);
                     name.or_insert_with(|| named.name(place.offset)).clone()
                 }
                 (Grouping::Line, _) => named.name_with_line(place.offset),

@@ -19,6 +19,7 @@ mod code_files;
 mod code_name;
 mod debug_sections;
 mod demangled;
+mod function_names;
 mod grouped;
 mod linkage_stubs;
 mod named_object;

@@ -1,7 +1,5 @@
 //! A file of code, or the memory of a process, with its names.
 
-use std::borrow::Cow;
-
 use crate::code_files::NameFile;
 use crate::code_name::CodeName;
 use crate::object_file::ObjectFile;
@@ -21,13 +19,6 @@ enum Names {
     Unknown,
     File(Box<ObjectFile>),
     Memory(RunTimeNames),
-}
-
-/// A function at a place.
-pub(crate) struct FoundFunction<'a> {
-    /// A number that is the same for all places of the function, and for no place of another one.
-    pub(crate) start: u64,
-    name: Cow<'a, str>,
 }
 
 impl NamedObject {
@@ -50,21 +41,22 @@ impl NamedObject {
         NamedObject::default()
     }
 
-    /// The function at an offset.
-    pub(crate) fn function(&self, offset: u64) -> Option<FoundFunction<'_>> {
-        self.function_from(offset, 0)
-    }
-
-    fn function_from(&self, offset: u64, distance: u64) -> Option<FoundFunction<'_>> {
+    /// A number that is the same for all places of the function at an offset, and for no place of another
+    /// one; `None`: no function is known there.
+    pub(crate) fn function_start(&self, offset: u64) -> Option<u64> {
         match &self.names {
             Names::Unknown => None,
-            Names::File(file) => {
-                let function = file.function_from(offset, distance)?;
-                Some(FoundFunction { start: function.start, name: Cow::Borrowed(&function.name) })
-            }
+            Names::File(file) => file.function_start(offset),
+            Names::Memory(names) => names.function(offset).map(|(start, _)| start),
+        }
+    }
+
+    fn function_name(&self, offset: u64, distance: u64) -> Option<String> {
+        match &self.names {
+            Names::Unknown => None,
+            Names::File(file) => file.function_name(offset, distance).map(|name| name.to_string()),
             Names::Memory(names) => {
-                let (start, name) = names.function(offset.wrapping_add(distance))?;
-                Some(FoundFunction { start, name })
+                names.function(offset.wrapping_add(distance)).map(|(_, name)| name.into_owned())
             }
         }
     }
@@ -76,8 +68,7 @@ impl NamedObject {
 
     /// The name of the code at a distance, modulo 2⁶⁴, from an offset.
     pub(crate) fn name_from(&self, offset: u64, distance: u64) -> CodeName {
-        let function = self.function_from(offset, distance).map(|function| function.name.into_owned());
-        CodeName { object: self.path.clone(), function, line: None }
+        CodeName { object: self.path.clone(), function: self.function_name(offset, distance), line: None }
     }
 
     /// The name of the code at an offset, with its line.

@@ -6,15 +6,15 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::rc::Rc;
 
 use addr2line::Context;
 use gimli::{EndianRcSlice, RunTimeEndian};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::debug_sections::{UnreadSection, section_data};
-use crate::demangled::demangled;
+use crate::function_names::FunctionNames;
 use crate::linkage_stubs::{LinkageStub, linkage_stubs};
-use crate::same_names::{Namesake, told_apart};
 use crate::separate::debug_file;
 
 /// The largest file that is read, in bytes.
@@ -48,11 +48,20 @@ impl std::error::Error for ObjectError {}
 pub struct FunctionSymbol {
     /// The name in the source code. Functions of one file have different names: what tells those apart that
     /// have one in the source code is behind it, as in `helper [a.c]`.
-    pub name: String,
+    pub name: Rc<str>,
     /// The address of its first byte, as the file has it.
     pub start: u64,
     /// The address after its last byte.
     pub end: u64,
+}
+
+/// A function without its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct FunctionRange {
+    start: u64,
+    end: u64,
+    /// Its number among the names.
+    number: u32,
 }
 
 /// A line of source code.
@@ -69,7 +78,8 @@ type LineTables = Context<EndianRcSlice<RunTimeEndian>>;
 /// The symbols of a file, and where its lines are.
 pub struct ObjectFile {
     segments: Vec<LoadedSegment>,
-    functions: Vec<FunctionSymbol>,
+    functions: Vec<FunctionRange>,
+    names: FunctionNames,
     /// Addresses with the index of their function, ascending and disjoint.
     ranges: Vec<(Range<u64>, u32)>,
     lines: Option<LineTables>,
@@ -113,16 +123,13 @@ impl ObjectFile {
         let other = separate.as_deref().map(object::File::parse).and_then(Result::ok);
         let own = functions(&file);
         // A separate file has all symbols; one with line tables only has none.
-        let mut functions = match other.as_ref().map(functions) {
-            Some(more) if more.len() >= own.len() => more,
+        let (mut functions, mut names) = match other.as_ref().map(functions) {
+            Some(more) if more.0.len() >= own.0.len() => more,
             _ => own,
         };
-        let stubs = linkage_stubs(&file).into_iter();
-        functions.extend(stubs.map(|LinkageStub { name, addresses: Range { start, end } }| FunctionSymbol {
-            name,
-            start,
-            end,
-        }));
+        for LinkageStub { symbol, addresses: Range { start, end } } in linkage_stubs(&file) {
+            functions.push(FunctionRange { start, end, number: names.add_stub(symbol) });
+        }
         functions.sort_by_key(|function| function.start);
         let files = [Some(&file), other.as_ref()].into_iter().flatten();
         let with_lines = files.filter(|file| lines && file.has_debug_symbols());
@@ -134,7 +141,7 @@ impl ObjectFile {
             }
         }
         let ranges = ranges(&functions);
-        Ok(ObjectFile { segments, functions, ranges, lines, unread_lines })
+        Ok(ObjectFile { segments, functions, names, ranges, lines, unread_lines })
     }
 
     /// Why line tables of the file, or of its separate one, are not read.
@@ -152,16 +159,26 @@ impl ObjectFile {
     }
 
     /// The function at an offset in the file.
-    pub fn function(&self, offset: u64) -> Option<&FunctionSymbol> {
-        self.function_from(offset, 0)
+    pub fn function(&self, offset: u64) -> Option<FunctionSymbol> {
+        let FunctionRange { start, end, number } = self.function_range(offset, 0)?;
+        Some(FunctionSymbol { name: self.names.name(number), start, end })
     }
 
-    /// The function at a distance, modulo 2⁶⁴, in memory from an offset in the file.
-    pub fn function_from(&self, offset: u64, distance: u64) -> Option<&FunctionSymbol> {
+    /// The first address of the function at an offset in the file. It costs less than the name.
+    pub(crate) fn function_start(&self, offset: u64) -> Option<u64> {
+        self.function_range(offset, 0).map(|function| function.start)
+    }
+
+    /// The name of the function at a distance, modulo 2⁶⁴, in memory from an offset in the file.
+    pub(crate) fn function_name(&self, offset: u64, distance: u64) -> Option<Rc<str>> {
+        self.function_range(offset, distance).map(|function| self.names.name(function.number))
+    }
+
+    fn function_range(&self, offset: u64, distance: u64) -> Option<FunctionRange> {
         let address = self.address(offset)?.wrapping_add(distance);
         let index = self.ranges.partition_point(|(range, _)| range.start <= address);
         let (range, function) = self.ranges.get(index.checked_sub(1)?)?;
-        range.contains(&address).then(|| &self.functions[*function as usize])
+        range.contains(&address).then(|| self.functions[*function as usize])
     }
 
     /// The line at an offset in the file.
@@ -204,7 +221,7 @@ impl NamedSymbol<'_> {
 }
 
 /// The ranges of functions, which may lie inside others: an address belongs to the innermost one.
-fn ranges(functions: &[FunctionSymbol]) -> Vec<(Range<u64>, u32)> {
+fn ranges(functions: &[FunctionRange]) -> Vec<(Range<u64>, u32)> {
     let mut ranges: Vec<(Range<u64>, u32)> = Vec::new();
     let mut open: Vec<u32> = Vec::new();
     let mut at = 0;
@@ -230,8 +247,9 @@ fn ranges(functions: &[FunctionSymbol]) -> Vec<(Range<u64>, u32)> {
     ranges
 }
 
-/// The functions of a file: of its symbol table, or of the table for the loader if it has no other.
-fn functions(file: &object::File<'_>) -> Vec<FunctionSymbol> {
+/// The functions of a file, by address, with their names: of its symbol table, or of the table for the
+/// loader if it has no other.
+fn functions(file: &object::File<'_>) -> (Vec<FunctionRange>, FunctionNames) {
     let all = match file.symbol_table() {
         Some(_) => file.symbols(),
         None => file.dynamic_symbols(),
@@ -261,21 +279,17 @@ fn functions(file: &object::File<'_>) -> Vec<FunctionSymbol> {
     });
     let ends = section_ends(file);
     let starts: Vec<u64> = groups.iter().map(|(start, ..)| *start).chain([u64::MAX]).collect();
-    let namesakes = groups.iter().map(|(_, _, symbol)| Namesake {
-        name: demangled(symbol.name),
-        symbol: symbol.name,
-        source: symbol.source,
-    });
-    let names = told_apart(namesakes.collect());
-    let function = |(index, ((start, size, _), name)): (usize, ((u64, u64, &NamedSymbol<'_>), String))| {
+    let mut names = FunctionNames::default();
+    let function = |(index, (start, size, symbol)): (usize, (u64, u64, &NamedSymbol<'_>))| {
         // Assembly often gives no size: the function ends where the next one begins.
         let end = match size {
             0 => starts[index + 1].min(section_end(&ends, start)),
             size => start.saturating_add(size),
         };
-        FunctionSymbol { name, start, end }
+        FunctionRange { start, end, number: names.add(symbol.name, symbol.source) }
     };
-    groups.into_iter().zip(names).enumerate().map(function).collect()
+    let functions = groups.into_iter().enumerate().map(function).collect();
+    (functions, names)
 }
 
 fn named<'a>(file: &object::File<'a>, symbol: &object::Symbol<'a, '_>) -> Option<NamedSymbol<'a>> {
@@ -351,26 +365,20 @@ fn line_tables(file: &object::File<'_>) -> Result<Option<LineTables>, UnreadSect
 mod tests {
     use super::*;
 
-    fn function(name: &str, start: u64, end: u64) -> FunctionSymbol {
-        FunctionSymbol { name: name.to_owned(), start, end }
+    fn function(number: u32, start: u64, end: u64) -> FunctionRange {
+        FunctionRange { start, end, number }
     }
 
     #[test]
     fn an_address_belongs_to_the_innermost_function() {
-        let functions = [
-            function("outer", 10, 40),
-            function("inner", 20, 30),
-            function("next", 40, 50),
-            function("far", 90, 95),
-        ];
+        let functions = [function(0, 10, 40), function(1, 20, 30), function(2, 40, 50), function(3, 90, 95)];
         let ranges = ranges(&functions);
         assert_eq!(ranges, [(10..20, 0), (20..30, 1), (30..40, 0), (40..50, 2), (90..95, 3)]);
     }
 
     #[test]
     fn functions_that_overlap_or_are_empty_leave_no_gap_and_no_overlap() {
-        let functions =
-            [function("a", 0, 25), function("b", 10, 40), function("c", 15, 15), function("d", 20, 22)];
+        let functions = [function(0, 0, 25), function(1, 10, 40), function(2, 15, 15), function(3, 20, 22)];
         let ranges = ranges(&functions);
         assert_eq!(ranges, [(0..10, 0), (10..15, 1), (15..20, 1), (20..22, 3), (22..40, 1)]);
     }

@@ -50,7 +50,8 @@ impl PlaceNames {
             self.files.insert(file.to_owned(), symbols);
         }
         let symbols = self.files.get(file).and_then(Option::as_ref);
-        symbols.and_then(|file| file.function(offset)).map_or(UNKNOWN, |function| &function.name).to_owned()
+        let function = symbols.and_then(|file| file.function(offset));
+        function.map_or_else(|| UNKNOWN.to_owned(), |function| function.name.to_string())
     }
 
     /// The symbols of a file, unless it may be another one than that which was recorded.
