@@ -113,8 +113,8 @@ pub enum Terminator {
         /// The next instruction.
         next: u64,
     },
-    /// iret; a jump, call or return with a code segment. The processor executes it at its own address: it checks
-    /// the segments, and iret replaces all flags and the stack.
+    /// iret; a jump, call or return with a code segment. The processor executes it at its own address: it
+    /// checks the segments, and iret replaces all flags and the stack.
     FarTransfer,
     /// An instruction made to raise an exception.
     Trap(TrapKind),

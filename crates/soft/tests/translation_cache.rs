@@ -110,7 +110,6 @@ fn counts_of_units_are_those_of_a_new_translation() {
     check("strings.S", BARE, &[]);
     check("plain.S", BARE, &[]);
     check("control.S", BARE, &[]);
-    check("far.S", BARE, &[]);
 }
 
 #[test]

@@ -75,8 +75,8 @@ pub(crate) struct TracedTask {
     pub(crate) exec_pc: Option<u64>,
     /// The stop of the translator at which it is, if it is at one.
     pub(crate) stopped_at: Option<u64>,
-    /// The block whose last instruction it is about to execute in native state: a far transfer, or a system call
-    /// such as the one by which it returns from a handler.
+    /// The block whose last instruction it is about to execute in native state: a far transfer, or a system
+    /// call such as the one by which it returns from a handler.
     pub(crate) stepped_block: Option<u32>,
     /// Its progress between signals.
     pub(crate) throttle: SignalThrottle,

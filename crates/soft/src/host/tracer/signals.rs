@@ -123,8 +123,9 @@ impl Tracer {
         }
     }
 
-    /// Detaches a program that has set its trap flag by `popf`: the step of an instruction of its translation has
-    /// ended. If that was none of the program's instructions, the first step of the program is still to come.
+    /// Detaches a program that has set its trap flag by `popf`: the step of an instruction of its translation
+    /// has ended. If that was none of the program's instructions, the first step of the program is still to
+    /// come.
     fn detach_stepping(&mut self, tid: u32, signal: i32) -> ActionResult {
         let Some(registers) = self.tracees.restore_native_state(tid)? else {
             return Ok(TaskAction::Continue { signal });
@@ -207,7 +208,7 @@ impl Tracer {
         let task = self.tracees.task(tid)?;
         if task.stepped_block.is_some() {
             task.clear_step_flag(tid, registers)?;
-            // A handler comes before the instruction, which is translated again when the handler returns to it.
+            // A handler comes before the instruction, which is translated again when the handler returns.
             if is_handled() {
                 task.stepped_block = None;
             }
@@ -268,8 +269,8 @@ impl Tracer {
         Ok(())
     }
 
-    /// Executes the instruction at a stop by a step in native state: the system call that a handler ends with,
-    /// or a far transfer.
+    /// Executes the instruction at a stop by a step in native state: the system call that a handler ends
+    /// with, or a far transfer.
     pub(super) fn step_last(&mut self, tid: u32) -> ActionResult {
         let block = self.tracees.task(tid)?.block_of_call();
         self.tracees.restore_native_state(tid)?;
