@@ -113,6 +113,9 @@ pub enum Terminator {
         /// The next instruction.
         next: u64,
     },
+    /// iret; a jump, call or return with a code segment. The processor executes it at its own address: it
+    /// checks the segments, and iret replaces all flags and the stack.
+    FarTransfer,
     /// An instruction made to raise an exception.
     Trap(TrapKind),
     /// The instruction at the block's end cannot be followed, and is not part of the block (which may be
@@ -139,9 +142,7 @@ pub enum DetachReason {
     SegmentRegister,
     /// rdgsbase, wrgsbase: the base of %gs is taken by the counters.
     SegmentBase,
-    /// A jump, call or return to another code segment.
-    FarTransfer,
-    /// A return from an interrupt or event (iret, uiret, eretu).
+    /// A return from a user interrupt or an event (uiret, eretu).
     InterruptReturn,
     /// `int n`, the 32-bit system call included.
     SoftwareInterrupt,
@@ -167,11 +168,10 @@ pub enum DetachReason {
 
 impl DetachReason {
     /// All reasons, in the order of their numbers.
-    pub(crate) const ALL: [DetachReason; 15] = [
+    pub(crate) const ALL: [DetachReason; 14] = [
         DetachReason::GsAccess,
         DetachReason::SegmentRegister,
         DetachReason::SegmentBase,
-        DetachReason::FarTransfer,
         DetachReason::InterruptReturn,
         DetachReason::SoftwareInterrupt,
         DetachReason::Sysenter,
@@ -191,8 +191,7 @@ impl DetachReason {
             DetachReason::GsAccess => "an access through %gs",
             DetachReason::SegmentRegister => "a write to a segment register",
             DetachReason::SegmentBase => "an instruction on segment bases",
-            DetachReason::FarTransfer => "a far transfer",
-            DetachReason::InterruptReturn => "a return from an interrupt",
+            DetachReason::InterruptReturn => "a return from a user interrupt",
             DetachReason::SoftwareInterrupt => "a software interrupt",
             DetachReason::Sysenter => "sysenter",
             DetachReason::Transaction => "a transaction",
@@ -335,6 +334,7 @@ fn no_branch(instruction: &Instruction) -> Option<Terminator> {
         _ if instruction.mnemonic() == M::Syscall => {
             Some(Terminator::SystemCall { next: instruction.next_ip() })
         }
+        _ if is_far(instruction) => Some(Terminator::FarTransfer),
         FlowControl::Exception => Some(Terminator::Trap(TrapKind::Undefined)),
         FlowControl::Interrupt => Some(Terminator::Trap(TrapKind::Breakpoint)),
         _ => None,
@@ -367,9 +367,6 @@ fn detach_reason(instruction: &Instruction, bytes: &[u8]) -> Option<DetachReason
     if let Some(reason) = unfollowed(instruction.mnemonic()) {
         return Some(reason);
     }
-    if is_far(instruction) {
-        return Some(DetachReason::FarTransfer);
-    }
     if branch(instruction).is_some() && has_operand_size_prefix(bytes) {
         return Some(DetachReason::BranchOperandSize);
     }
@@ -382,8 +379,7 @@ fn detach_reason(instruction: &Instruction, bytes: &[u8]) -> Option<DetachReason
 fn unfollowed(mnemonic: M) -> Option<DetachReason> {
     match mnemonic {
         M::Rdgsbase | M::Wrgsbase => Some(DetachReason::SegmentBase),
-        M::Retf => Some(DetachReason::FarTransfer),
-        M::Iret | M::Iretd | M::Iretq | M::Uiret | M::Eretu | M::Erets => Some(DetachReason::InterruptReturn),
+        M::Uiret | M::Eretu | M::Erets => Some(DetachReason::InterruptReturn),
         M::Int => Some(DetachReason::SoftwareInterrupt),
         M::Sysenter => Some(DetachReason::Sysenter),
         M::Xbegin => Some(DetachReason::Transaction),
@@ -407,7 +403,8 @@ fn unfollowed(mnemonic: M) -> Option<DetachReason> {
 }
 
 fn is_far(instruction: &Instruction) -> bool {
-    instruction.is_jmp_far()
+    matches!(instruction.mnemonic(), M::Iret | M::Iretd | M::Iretq | M::Retf)
+        || instruction.is_jmp_far()
         || instruction.is_call_far()
         || instruction.is_jmp_far_indirect()
         || instruction.is_call_far_indirect()
@@ -502,6 +499,12 @@ mod tests {
         check(&[0xf3, 0xc3], Return { drops: 0 }, 1);
         check(&[0xc2, 8, 0], Return { drops: 8 }, 1);
         check(&[0x0f, 0x05], SystemCall { next: AT + 2 }, 1);
+        check(&[0x90, 0x48, 0xcf], FarTransfer, 2); // iretq
+        check(&[0xcf], FarTransfer, 1); // iretd
+        check(&[0xcb], FarTransfer, 1); // retf
+        check(&[0x48, 0xcb], FarTransfer, 1);
+        check(&[0xff, 0x2f], FarTransfer, 1); // jmp far [rdi]
+        check(&[0x48, 0xff, 0x1f], FarTransfer, 1); // call far [rdi]
         check(&[0x0f, 0x0b], Trap(super::TrapKind::Undefined), 1);
         check(&[0xcc], Trap(super::TrapKind::Breakpoint), 1);
         check(&[0xf1], Trap(super::TrapKind::Breakpoint), 1);
@@ -524,10 +527,8 @@ mod tests {
         check(&[0x0f, 0xb5, 0x07], DetachReason::SegmentRegister); // lgs eax, [rdi]
         check(&[0xf3, 0x0f, 0xae, 0xc8], DetachReason::SegmentBase); // rdgsbase eax
         check(&[0xf3, 0x48, 0x0f, 0xae, 0xd8], DetachReason::SegmentBase); // wrgsbase rax
-        check(&[0xff, 0x2f], DetachReason::FarTransfer); // jmp far [rdi]
-        check(&[0xff, 0x1f], DetachReason::FarTransfer); // call far [rdi]
-        check(&[0xcb], DetachReason::FarTransfer); // retf
-        check(&[0x48, 0xcf], DetachReason::InterruptReturn); // iretq
+        check(&[0x65, 0xff, 0x2f], DetachReason::GsAccess); // jmp far gs:[rdi]
+        check(&[0xf3, 0x0f, 0x01, 0xec], DetachReason::InterruptReturn); // uiret
         check(&[0xcd, 0x80], DetachReason::SoftwareInterrupt);
         check(&[0x0f, 0x34], DetachReason::Sysenter);
         check(&[0xc7, 0xf8, 0, 0, 0, 0], DetachReason::Transaction); // xbegin

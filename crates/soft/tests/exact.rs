@@ -299,6 +299,11 @@ fn programs_that_a_signal_kills_count_as_stepped() {
 }
 
 #[test]
+fn far_transfers_count_as_stepped() {
+    check("far.S", BARE, &[]);
+}
+
+#[test]
 fn coreutils_count_as_stepped() {
     check_installed("true", &[]);
     check_installed("expr", &["12345", "*", "678"]);

@@ -137,6 +137,11 @@ fn a_program_that_is_stepped_to_a_boundary_does_not_see_the_trap_flag() {
 }
 
 #[test]
+fn a_window_may_end_before_and_behind_a_far_transfer() {
+    check("far.S", BARE, &[], &[1, 2, 3, 7]);
+}
+
+#[test]
 fn repeated_and_masked_instructions_are_in_one_window() {
     check("strings.S", BARE, &[], &[1013]);
     let Some(job) = job("units.S", BARE, &[]) else { return };

@@ -20,6 +20,14 @@ use crate::translate::{self, FlowState, NextAddress, ProgramPoint};
 
 const SIGTRAP: i32 = 5;
 
+/// The trap flag. The kernel takes it for the program's own where the stepped instruction sets it (`iret`,
+/// `popf`), even if that instruction has not been executed yet.
+///
+/// # Source
+///
+/// Linux `arch/x86/kernel/step.c`, `enable_single_step`.
+pub(super) const TRAP_FLAG: u64 = 0x100;
+
 /// Makes the program's registers of those in translated code.
 pub(super) fn restore_registers(
     cache: &CodeCacheMapping,
@@ -76,6 +84,14 @@ impl TracedTask {
     /// Its context, if it executes translated code.
     pub(super) fn translated_mut(&mut self) -> Result<&mut TranslationContext, TraceError> {
         if let TaskMode::Translated(context) = &mut self.mode { Ok(context) } else { Err(TraceError::Gone) }
+    }
+
+    /// Clears the trap flag of a step whose instruction was not executed.
+    pub(super) fn clear_step_flag(&self, tid: u32, registers: Registers) -> TraceResult {
+        if self.stepped_block.is_some() && registers.eflags & TRAP_FLAG != 0 {
+            trace::set_registers(tid, &Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
+        }
+        Ok(())
     }
 
     /// Whether it is behind a translator stop that the kernel has not reported. Interrupts and exits are
@@ -194,6 +210,7 @@ impl Tracees {
         };
         let mut registers = trace::registers(tid)?;
         if !is_translated {
+            task.clear_step_flag(tid, registers)?;
             return Ok(Some(registers));
         }
         if let Err(UnknownPoint(reason)) = task.leave_translation(tid, &mut registers) {

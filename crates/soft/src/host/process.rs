@@ -75,8 +75,9 @@ pub(crate) struct TracedTask {
     pub(crate) exec_pc: Option<u64>,
     /// The stop of the translator at which it is, if it is at one.
     pub(crate) stopped_at: Option<u64>,
-    /// The block of the system call by which it returns from a handler.
-    pub(crate) returning: Option<u32>,
+    /// The block whose last instruction it is about to execute in native state: a far transfer, or a system
+    /// call such as the one by which it returns from a handler.
+    pub(crate) stepped_block: Option<u32>,
     /// Its progress between signals.
     pub(crate) throttle: SignalThrottle,
     /// The list of its mappings that it reads.
@@ -106,7 +107,7 @@ impl TracedTask {
             filtered,
             exec_pc: None,
             stopped_at: None,
-            returning: None,
+            stepped_block: None,
             throttle: SignalThrottle::default(),
             listing: None,
             trap_action: None,

@@ -166,6 +166,8 @@ pub enum StopReason {
     /// Stopped before `cpuid` or `xgetbv`. The program continues [`ANSWERED`] bytes behind the stop, with the
     /// answer in its registers.
     CpuQuery(CpuQuery),
+    /// Before an instruction that the processor executes at its own address ([`Terminator::FarTransfer`]).
+    FarTransfer,
     /// Before an instruction that cannot be followed.
     Detach(DetachReason),
     /// Before a block that has more instructions than the budget of the thread ([`BUDGET`]). The program
@@ -279,6 +281,7 @@ enum ExitStub {
     IndirectBranch,
     SystemCall,
     CpuQuery(CpuQuery),
+    FarTransfer,
     Detach(DetachReason),
     Budget,
     CallLog,
@@ -477,6 +480,7 @@ impl Translation {
             ExitStub::IndirectBranch => StopReason::IndirectBranch,
             ExitStub::SystemCall => StopReason::SystemCall,
             ExitStub::CpuQuery(question) => StopReason::CpuQuery(*question),
+            ExitStub::FarTransfer => StopReason::FarTransfer,
             ExitStub::Detach(reason) => StopReason::Detach(*reason),
             ExitStub::Budget => StopReason::Budget,
             ExitStub::CallLog => StopReason::CallLog,

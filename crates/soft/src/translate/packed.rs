@@ -243,6 +243,7 @@ impl ExitStub {
             ExitStub::Breakpoint => to.u8(7),
             ExitStub::Budget => to.u8(8),
             ExitStub::CallLog => to.u8(10),
+            ExitStub::FarTransfer => to.u8(11),
         }
     }
 
@@ -262,6 +263,7 @@ impl ExitStub {
             7 => ExitStub::Breakpoint,
             8 => ExitStub::Budget,
             10 => ExitStub::CallLog,
+            11 => ExitStub::FarTransfer,
             _ => return None,
         })
     }

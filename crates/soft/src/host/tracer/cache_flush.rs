@@ -69,7 +69,7 @@ impl Tracer {
         let block = if pending { self.tracees.task(tid)?.block_of_call() } else { None };
         self.tracees.restore_native_state(tid)?;
         let task = self.tracees.task(tid)?;
-        task.returning = block;
+        task.stepped_block = block;
         let effect = task.apply(TaskEvent::Suspended);
         self.carry_out(tid, effect);
         self.tracees.processes[process].flush =

@@ -200,7 +200,7 @@ impl Tracer {
                 known.iter().for_each(|at| leave_calls(&mut task.calls, context, *at));
                 known.is_some()
             }
-            TaskMode::Native(_) => task.returning.is_none(),
+            TaskMode::Native(_) => task.stepped_block.is_none(),
             TaskMode::Untranslated => false,
         };
         if !known {

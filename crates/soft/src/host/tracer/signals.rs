@@ -25,6 +25,7 @@ use cyclometer_sys::trace::{self, Registers};
 use super::Tracer;
 use crate::host::action::{ActionResult, InterruptKind, InterruptReaction, TaskAction};
 use crate::host::code_cache::CodeCacheMapping;
+use crate::host::native_state::TRAP_FLAG;
 use crate::host::proc::{has_signal, status};
 use crate::host::process::TaskMode;
 use crate::host::restartable::HANDLERS;
@@ -39,6 +40,11 @@ use crate::translate::StopReason;
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
 const SIGBUS: i32 = 7;
+
+/// The opcode of `popf`.
+const POPF: u64 = 0x9d;
+/// The reason why a program is detached that has set its trap flag.
+const STEPS_ITSELF: &str = "steps itself";
 
 impl Tracer {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> ActionResult {
@@ -103,9 +109,7 @@ impl Tracer {
                 task.last_pc = Some(TranslatedPc::new(registers.rip - 1, &registers));
                 self.translator_stop(tid, StopReason::IndirectBranch, registers)
             }
-            SignalCause::OwnStep => {
-                Ok(TaskAction::Detach { reason: Some("steps itself".to_owned()), signal })
-            }
+            SignalCause::OwnStep => self.detach_stepping(tid, signal),
             SignalCause::FailedCheck => {
                 // The memory is gone, or only executable: the tracer looks at it.
                 let registers = self.tracees.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
@@ -117,6 +121,23 @@ impl Tracer {
                 if is_delayed { Ok(TaskAction::Resume) } else { self.deliver(tid, signal) }
             }
         }
+    }
+
+    /// Detaches a program that has set its trap flag by `popf`: the step of an instruction of its translation
+    /// has ended. If that was none of the program's instructions, the first step of the program is still to
+    /// come.
+    fn detach_stepping(&mut self, tid: u32, signal: i32) -> ActionResult {
+        let Some(registers) = self.tracees.restore_native_state(tid)? else {
+            return Ok(TaskAction::Continue { signal });
+        };
+        let popf = trace::peek(tid, registers.rip.wrapping_sub(8)).is_ok_and(|word| word >> 56 == POPF);
+        if !popf {
+            let mut info = trace::signal_info(tid)?;
+            info.set_address(registers.rip);
+            trace::set_signal_info(tid, &info)?;
+        }
+        let signal = if popf { 0 } else { signal };
+        Ok(TaskAction::Detach { reason: Some(STEPS_ITSELF.to_owned()), signal })
     }
 
     /// Looks at a stop by an interrupt of the tracer, or with the whole process.
@@ -154,14 +175,17 @@ impl Tracer {
     /// Handles a signal on the way into a handler, or back from one.
     fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> ActionResult {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
-        let returning = self.tracees.task(tid)?.returning.take();
         if !stepped {
-            return Ok(TaskAction::Continue { signal });
+            return self.signal_before_step(tid, signal, registers);
         }
+        let block = self.tracees.task(tid)?.stepped_block.take();
         self.tracees.task(tid)?.restore_trap_handler(tid)?;
-        let returns = returning.is_some();
-        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.tracees.task(tid)?.mode) {
+        let returns = block.is_some();
+        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.tracees.task(tid)?.mode) {
             context.repeat_last(block);
+        }
+        if returns && registers.eflags & TRAP_FLAG != 0 {
+            return Err(TraceError::Detach(STEPS_ITSELF.to_owned()));
         }
         Ok(match self.has_made_call(tid) {
             true => TaskAction::CompleteFlush(registers),
@@ -173,6 +197,23 @@ impl Tracer {
                 TaskAction::Enter(registers)
             }
         })
+    }
+
+    /// Handles a signal before the end of a step: the instruction may have raised it.
+    fn signal_before_step(&mut self, tid: u32, signal: i32, registers: Registers) -> ActionResult {
+        let is_handled = || match disposition(&status(tid), signal) {
+            SignalDisposition::Ignored | SignalDisposition::Stops => false,
+            SignalDisposition::Handled | SignalDisposition::Kills => true,
+        };
+        let task = self.tracees.task(tid)?;
+        if task.stepped_block.is_some() {
+            task.clear_step_flag(tid, registers)?;
+            // A handler comes before the instruction, which is translated again when the handler returns.
+            if is_handled() {
+                task.stepped_block = None;
+            }
+        }
+        Ok(TaskAction::Continue { signal })
     }
 
     /// Lets a program in translated code have a signal.
@@ -228,11 +269,12 @@ impl Tracer {
         Ok(())
     }
 
-    /// The system call that a handler ends with.
-    pub(super) fn return_from_handler(&mut self, tid: u32) -> ActionResult {
+    /// Executes the instruction at a stop by a step in native state: the system call that a handler ends
+    /// with, or a far transfer.
+    pub(super) fn step_last(&mut self, tid: u32) -> ActionResult {
         let block = self.tracees.task(tid)?.block_of_call();
         self.tracees.restore_native_state(tid)?;
-        self.tracees.task(tid)?.returning = block;
+        self.tracees.task(tid)?.stepped_block = block;
         Ok(TaskAction::Continue { signal: 0 })
     }
 }

@@ -53,7 +53,7 @@ impl Tracer {
                 self.tracees.task(tid)?.exec_pc = Some(registers.rip);
                 Ok(TaskAction::Resume)
             }
-            SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
+            SyscallAction::ReturnFromHandler => self.step_last(tid),
             SyscallAction::End => {
                 if *self.tracees.task(tid)?.state().request() != StopRequest::None {
                     return Ok(TaskAction::Resume);

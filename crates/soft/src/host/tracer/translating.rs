@@ -143,6 +143,7 @@ impl Tracer {
                 Ok(TaskAction::Resume)
             }
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
+            StopReason::FarTransfer => self.step_last(tid),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
             StopReason::Detach(reason) => {
                 let reason = Some(format!("has {}", reason.word()));

@@ -75,6 +75,7 @@ impl Translation {
                 }
                 out.end_return(at, drops, after);
             }
+            Terminator::FarTransfer => self.last_stop(at, ExitStub::FarTransfer, out),
             Terminator::Trap(crate::block::TrapKind::Undefined) => {
                 out.copy(at, last());
                 out.release_r11(at);
@@ -201,7 +202,12 @@ impl Translation {
 /// Whether translated code has nothing in place of a block's last instruction. With a budget it has a no-op,
 /// so that a window can end before that instruction.
 fn is_left_out(terminator: Terminator) -> bool {
-    matches!(terminator, Terminator::Jump { .. } | Terminator::Trap(crate::block::TrapKind::Breakpoint))
+    matches!(
+        terminator,
+        Terminator::Jump { .. }
+            | Terminator::FarTransfer
+            | Terminator::Trap(crate::block::TrapKind::Breakpoint)
+    )
 }
 
 /// The kind of an indirect jump to the start of a function, most likely. Stubs jump by a cell of the
