@@ -120,7 +120,7 @@ pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
 pub use selfcounts::SelfCountsSource;
 #[cfg(unix)]
-pub use soft::{Software, baseline_lacks, code_is_unchanged, name_files, software};
+pub use soft::{Software, baseline_lacks, counted_file, name_files, software};
 #[cfg(unix)]
 pub use soft_events::event_number;
 #[cfg(unix)]

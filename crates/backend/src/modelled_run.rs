@@ -1,16 +1,15 @@
 //! The run of a command for the models: native, with windows that are executed step by step.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Launch, Recovery, Result, SlotId};
-use cyclometer_soft::host::file_sum;
 use cyclometer_soft::host::stepped_windows::{SiteCounts, WindowLimits, WindowStepper};
 use cyclometer_soft::host::thread_states::ThreadStates;
 use cyclometer_soft::host::thread_times::ThreadTimes;
+use cyclometer_soft::host::{file_sum, unescaped_path};
 use cyclometer_soft::model::{LINE_BYTES, ModelCounts};
 
 use crate::Launcher;
@@ -233,7 +232,7 @@ fn by_code(sites: &[SiteCounts]) -> CodeCounts {
 /// The index of a file of code; files come in ascending order.
 pub(crate) fn object_of(objects: &mut Vec<CodeObject>, path: &str) -> usize {
     if objects.last().is_none_or(|last| last.path != path) {
-        let sum = file_sum(Path::new(path)).unwrap_or_default();
+        let sum = file_sum(&unescaped_path(path)).unwrap_or_default();
         objects.push(CodeObject { path: path.to_owned(), sum, memory: None });
     }
     objects.len() - 1

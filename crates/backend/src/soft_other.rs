@@ -18,9 +18,9 @@ pub fn baseline_lacks(_wanted: CpuBaseline) -> Option<&'static str> {
     None
 }
 
-/// Whether a file is the one whose code was counted: never, as no code is.
-pub fn code_is_unchanged(_object: &CodeObject) -> bool {
-    false
+/// The path of the file whose code was counted: `None`, as no code is.
+pub fn counted_file(_object: &CodeObject) -> Option<PathBuf> {
+    None
 }
 
 /// The files that name code which a process made: none, as no code is counted.

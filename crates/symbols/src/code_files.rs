@@ -1,5 +1,7 @@
 //! The files that names are from.
 
+use std::path::PathBuf;
+
 use cyclometer_core::code::{CodeObject, ProcessMemory};
 
 /// A file in which a program names code that it made while it ran.
@@ -13,8 +15,9 @@ pub struct NameFile {
 
 /// Access to the files that names are from.
 pub trait CodeFiles {
-    /// Whether a file is still the one that was counted: the names of a replaced file would be wrong.
-    fn is_unchanged(&self, object: &CodeObject) -> bool;
+    /// Where a file that was counted is; `None` where it is another one since: the names of a replaced file would
+    /// be wrong.
+    fn counted_file(&self, object: &CodeObject) -> Option<PathBuf>;
 
     /// The files that name the code which a process made, the best first; files that do not exist are left
     /// out.

@@ -1,7 +1,6 @@
 //! The counts of instructions, added up by what they belong to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
 
 use cyclometer_core::SlotId;
 use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
@@ -213,11 +212,11 @@ impl Groups {
         if self.grouping == Grouping::Object || path.is_empty() {
             return NamedObject::of_file(path, None);
         }
-        if !files.is_unchanged(object) {
+        let Some(file) = files.counted_file(object) else {
             self.notes.push(format!("{path}: no names: it was replaced since, or cannot be read"));
             return NamedObject::of_file(path, None);
-        }
-        match ObjectFile::open(Path::new(path), self.grouping == Grouping::Line) {
+        };
+        match ObjectFile::open(&file, self.grouping == Grouping::Line) {
             Ok(file) => {
                 if let Some(why) = file.unread_lines() {
                     self.notes.push(format!("{path}: no lines: {why}"));

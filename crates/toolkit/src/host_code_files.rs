@@ -1,6 +1,8 @@
 //! The files of this machine that names of code are from.
 
-use cyclometer_backend::{code_is_unchanged, name_files};
+use std::path::PathBuf;
+
+use cyclometer_backend::{counted_file, name_files};
 use cyclometer_core::code::{CodeObject, ProcessMemory};
 use cyclometer_symbols::{CodeFiles, NameFile};
 
@@ -10,15 +12,13 @@ use cyclometer_symbols::{CodeFiles, NameFile};
 pub struct HostCodeFiles;
 
 impl CodeFiles for HostCodeFiles {
-    fn is_unchanged(&self, object: &CodeObject) -> bool {
-        code_is_unchanged(object)
+    fn counted_file(&self, object: &CodeObject) -> Option<PathBuf> {
+        counted_file(object)
     }
 
     fn name_files(&self, memory: ProcessMemory) -> Vec<NameFile> {
-        let file = |(path, content): (std::path::PathBuf, _)| NameFile {
-            path: path.to_string_lossy().into_owned(),
-            content,
-        };
+        let file =
+            |(path, content): (PathBuf, _)| NameFile { path: path.to_string_lossy().into_owned(), content };
         name_files(memory).into_iter().map(file).collect()
     }
 }

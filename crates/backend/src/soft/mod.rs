@@ -35,7 +35,7 @@ pub use launch::baseline_lacks;
 use link::Link;
 pub use name_files::name_files;
 use read::SoftwareCounting;
-pub use read::code_is_unchanged;
+pub use read::counted_file;
 use windows::SoftwareWindowing;
 
 /// Commands that are being translated, by process id.

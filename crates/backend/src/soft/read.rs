@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlac
 use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
-use cyclometer_soft::host::file_sum;
 use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, RunTimeCodeOwner, TracerReport};
+use cyclometer_soft::host::{file_sum, unescaped_path};
 
 use super::link::Link;
 
@@ -117,9 +117,10 @@ impl Counting for SoftwareCounting {
     }
 }
 
-/// Whether a file is the one whose code the software PMU counted.
-pub fn code_is_unchanged(object: &CodeObject) -> bool {
-    file_sum(Path::new(&object.path)).is_ok_and(|sum| sum == object.sum)
+/// The path of the file whose code the software PMU counted; `None`: it was replaced since.
+pub fn counted_file(object: &CodeObject) -> Option<PathBuf> {
+    let path = unescaped_path(&object.path);
+    file_sum(&path).is_ok_and(|sum| sum == object.sum).then_some(path)
 }
 
 /// The counts of each instruction of the events that are sums.

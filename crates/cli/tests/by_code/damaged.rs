@@ -1,7 +1,9 @@
 //! Files of code that are damaged, compressed, or have strange names.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -122,4 +124,34 @@ fn control_bytes_in_a_path_reach_no_output() {
         assert_eq!(control, None, "{}", String::from_utf8_lossy(text));
         assert!(!text.is_empty());
     }
+}
+
+#[test]
+fn paths_of_any_bytes_have_names_and_are_shown_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = super::built(folder.path(), &[]) else { return };
+    let content = fs::read(folder.path().join("program")).unwrap();
+    for (strange, shown) in [
+        (&b"no\xffutf8\xc3"[..], r"/no\xffutf8\xc3"),
+        (b"con\x1b[31mtrol\x07", r"/con\x1b[31mtrol\x07"),
+        (b"two\nlines", r"/two\x0alines"),
+        (br"back\slash", r"/back\slash"),
+        (br"back\x41", r"/back\x5cx41"),
+    ] {
+        executable(&folder.path().join(OsStr::from_bytes(strange)), &content);
+        // An argument of the shell, as a command of ours is text.
+        let script = format!("exec \"$(printf './{}')\"", octal(strange));
+        let by = by(folder.path(), &["--by", "function", "-e", "calls"], &["sh", "-c", &script]);
+        assert_eq!(functions(&by, shown).get("fib"), Some(&vec![1972]), "{shown}: {by}");
+        assert_eq!(by["notes"].as_array().map(Vec::len), Some(0), "{}", by["notes"]);
+        let objects = super::by(folder.path(), &["--by", "object"], &["sh", "-c", &script]);
+        let rows = objects["rows"].as_array().unwrap();
+        let is_shown = |row: &Value| row["object"].as_str().is_some_and(|object| object.ends_with(shown));
+        assert!(rows.iter().any(is_shown), "{objects}");
+    }
+}
+
+/// Bytes as `printf` of the shell reads them.
+fn octal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("\\\\{byte:03o}")).collect()
 }

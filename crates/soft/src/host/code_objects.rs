@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::cache_folder::{O_NONBLOCK_NOCTTY, file_sum};
+use super::escaped_path::path_in_root;
 use super::function_starts::FunctionStarts;
 use super::proc;
 use super::protocol::{ObjectOrigin, RunTimeCodeOwner};
@@ -70,11 +71,11 @@ impl CodeObjects {
         (name, offset): (&str, u64),
         bytes: &[u8; PAGE as usize],
     ) -> ObjectPage {
-        let path = format!("/proc/{tid}/root{name}");
-        let stamp = same_content(Path::new(&path), offset, bytes);
+        let path = path_in_root(tid, name);
+        let stamp = same_content(&path, offset, bytes);
         let object = match self.numbers.get(&(name.to_owned(), stamp)) {
             Some(number) => *number,
-            None => self.add(name, stamp, Path::new(&path)),
+            None => self.add(name, stamp, &path),
         };
         ObjectPage { object, offset }
     }
@@ -95,7 +96,7 @@ impl CodeObjects {
         if let Some(known) = self.starts.get(name) {
             return known.contains(offset);
         }
-        let starts = FunctionStarts::of(Path::new(&format!("/proc/{tid}/root{name}")));
+        let starts = FunctionStarts::of(&path_in_root(tid, name));
         self.starts.entry(name.to_owned()).or_insert(starts).contains(offset)
     }
 

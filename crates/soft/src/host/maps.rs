@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::io;
 
+use super::escaped_path::{escaped_of_maps, path_in_root};
 use super::proc;
 use super::writers::{self, FileId};
 
@@ -64,7 +65,19 @@ impl MemoryMaps {
     /// `proc(5)`, `/proc/pid/maps`.
     pub(crate) fn read(pid: u32) -> io::Result<MemoryMaps> {
         let text = proc::bytes(format!("/proc/{pid}/maps"))?;
-        Ok(MemoryMaps::parse(&String::from_utf8_lossy(&text)))
+        Ok(MemoryMaps::of_bytes(&text))
+    }
+
+    /// Names are as [`escaped_path`](super::escaped_path::escaped_path) writes them.
+    fn of_bytes(text: &[u8]) -> MemoryMaps {
+        let is_plain = |text: &&str| text.bytes().all(|byte| byte >= b' ' && byte != b'\\' || byte == b'\n');
+        match std::str::from_utf8(text).ok().filter(is_plain) {
+            Some(text) => MemoryMaps::parse(text),
+            None => {
+                let lines = text.split(|byte| *byte == b'\n').map(escaped_of_maps);
+                MemoryMaps(lines.filter_map(|line| MemoryMapping::parse(&line)).collect())
+            }
+        }
     }
 
     /// Those of a process that has ended.
@@ -222,7 +235,7 @@ impl MemoryMapping {
     /// systems report two devices.
     fn files(&self, pid: u32) -> Vec<FileId> {
         let file = self.file.filter(|_| self.executable && !self.shared);
-        let path = || FileId::at(format!("/proc/{pid}/root{}", self.name));
+        let path = || FileId::at(path_in_root(pid, &self.name));
         file.into_iter().flat_map(|file| path().into_iter().chain([file])).collect()
     }
 

@@ -64,6 +64,7 @@ mod cpu_queries;
 mod delayed_signals;
 mod detach_progress;
 mod equivalent_blocks;
+mod escaped_path;
 mod file_writes;
 mod first_stop;
 mod flush_readiness;
@@ -135,6 +136,7 @@ use crate::translate;
 use crate::{EventSet, ExecutionEvent, ProcessorBaseline};
 
 pub use cache_folder::file_sum;
+pub use escaped_path::{escaped_path, unescaped_path};
 pub use program_file::refuses;
 pub use retranslation::RetranslationPolicy;
 pub use tracer::FIXED_BYTES;

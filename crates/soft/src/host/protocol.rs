@@ -236,7 +236,8 @@ pub struct ReportedFile {
     pub number: u32,
     /// The sum of [`crate::host::file_sum`]; `-` for a file that its path did not lead to.
     pub sum: String,
-    /// Its path, as a program that maps it sees it, with `?` for control characters; empty if it is unknown.
+    /// Its path, as a program that maps it sees it, as text of [`crate::host::escaped_path`]; empty if it is
+    /// unknown.
     pub path: String,
 }
 

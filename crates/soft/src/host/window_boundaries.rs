@@ -189,6 +189,8 @@ impl OpenWindow {
             (BudgetState::InLoop(_), None) | (BudgetState::Settling, _) => None,
         };
         left.into_iter().for_each(|left| cache.store(slot, BUDGET, left));
+        // A `pushf` that faults has pushed nothing: what is on the stack of its handler are no flags.
+        self.steps.iter_mut().for_each(|steps| steps.pushes_flags = None);
         self.set_kept_budget(left.is_some());
     }
 
