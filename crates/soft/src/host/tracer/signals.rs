@@ -160,8 +160,10 @@ impl Tracer {
         }
         self.tracees.task(tid)?.restore_trap_handler(tid)?;
         let returns = returning.is_some();
-        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.tracees.task(tid)?.mode) {
+        let task = self.tracees.task(tid)?;
+        if let (Some(block), TaskMode::Native(context)) = (returning, &mut task.mode) {
             context.repeat_last(block);
+            task.repeat_access(block, 1);
         }
         Ok(match self.has_made_call(tid) {
             true => TaskAction::CompleteFlush(registers),
