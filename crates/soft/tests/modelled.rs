@@ -115,20 +115,21 @@ fn each_instruction_has_the_counts_of_single_steps() {
     ["accesses.c", "copies.S", "strings.S", "units.S"].into_iter().for_each(assert_same);
 }
 
-/// Single steps hide an instruction at each signal, here 20, and what it accesses.
+/// Single steps hide an instruction at each signal, here 21, and what it accesses.
 #[test]
-fn signals_in_the_middle_of_blocks_change_no_more_than_their_instructions() {
-    let Some((ours, theirs)) = rows("accesses.c", &["-DSIGNALS"]) else { return };
+fn signals_in_the_middle_of_blocks_and_forks_change_no_more_than_their_instructions() {
+    let Some((ours, theirs)) = rows("accesses.c", &["-DSIGNALS", "-DCHILD"]) else { return };
     let (ours_all, theirs_all) = (sums(&ours), sums(&theirs));
-    let is_close = ours_all.iter().zip(theirs_all).all(|(ours, theirs)| ours.abs_diff(theirs) <= 40);
+    let is_close = ours_all.iter().zip(theirs_all).all(|(ours, theirs)| ours.abs_diff(theirs) <= 21);
     assert!(is_close, "{ours_all:?} {theirs_all:?} {:#?}", differences(&ours, &theirs));
 }
 
-/// Threads that wait for each other execute another number of instructions each time.
+/// The accesses of threads interleave in another way each time. Their number does not change.
 #[test]
-fn threads_have_the_caches_of_their_process() {
+fn every_access_of_each_thread_is_modelled() {
     let Some((ours, theirs)) = rows("accesses.c", &["-DTHREADS=3"]) else { return };
-    let (ours, theirs) = (sums(&ours), sums(&theirs));
-    assert!(ours[0] > 3 * 20_000 && ours[1].abs_diff(theirs[1]) < theirs[1] / 20, "{ours:?} {theirs:?}");
-    assert!(ours[3].abs_diff(theirs[3]) < theirs[3] / 5, "{ours:?} {theirs:?}");
+    for rows in [&ours, &theirs] {
+        let of_loop = rows.values().filter(|counts| counts[1] == 3 * 20_000);
+        assert_eq!(of_loop.count(), 1, "{rows:?}");
+    }
 }
