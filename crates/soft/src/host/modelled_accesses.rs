@@ -7,9 +7,9 @@
 //!
 //! # Invariants
 //!
-//! - The log of a thread is replayed when it is full, and whenever the thread leaves translated code. So a log
-//!   is empty while its thread is in native state, and a new thread or process begins with an empty one: the
-//!   slot of a child is its own.
+//! - The log of a thread is replayed when it is full, and whenever the thread leaves translated code. So a
+//!   log is empty while its thread is in native state, and a new thread or process begins with an empty one:
+//!   the slot of a child is its own.
 //! - The threads of a process share its caches. Their logs are replayed one after the other: accesses of two
 //!   threads interleave by the log, not by the instruction.
 //! - A fetch from the line of the fetch before hits, and is left out: nothing else is fetched in between.
