@@ -1,4 +1,5 @@
-//! The run of a command for the model of its caches: step by step, or natively with stepped windows.
+//! The run of a command for the model of its caches: under translation, step by step where that is impossible,
+//! or natively with stepped windows.
 
 use std::time::{Duration, Instant};
 
@@ -9,27 +10,34 @@ use cyclometer_core::{Child, Launch, Result, SlotId};
 use cyclometer_soft::host::stepped_windows::{
     EveryStep, MissObserver, SiteMisses, WindowLimits, WindowStepper,
 };
-use cyclometer_soft::model::misses::{CacheSize, MissCounts};
+use cyclometer_soft::model::misses::{BoundedMisses, CacheSize, MissCounts};
 
 use crate::Launcher;
 use crate::miss_counts::{MissRun, MissRunKind, MissSums, WindowMisses};
 use crate::modelled_run::{cannot_trace, object_of};
+use crate::soft::ModelledCommand;
 
 /// Runs a command, and gives what it executes to a model of its caches.
 ///
 /// # Errors
 ///
 /// `ErrorKind::PermissionDenied` where tracing is not permitted, and the launcher's for a command that cannot
-/// be executed. The command has run to its end in the first case.
+/// be executed. In the first case, the command was not executed, or has run to its end.
 pub fn miss_run(
     launcher: &Launcher,
     command: &CommandSpec,
     geometry: &HierarchyGeometry,
     kind: MissRunKind,
 ) -> Result<MissRun> {
-    let mut child = launcher.prepare(command)?;
-    let observer = MissObserver::new([geometry.l1i, geometry.l1d, geometry.ll].map(size));
+    let caches = [geometry.l1i, geometry.l1d, geometry.ll].map(size);
     let start = Instant::now();
+    if kind == MissRunKind::Full
+        && let Some(modelled) = ModelledCommand::prepare(launcher, command, caches)?
+    {
+        return translated(modelled).map(|run| MissRun { wall: start.elapsed(), ..run });
+    }
+    let mut child = launcher.prepare(command)?;
+    let observer = MissObserver::new(caches);
     let run = match kind {
         MissRunKind::Full => every_step(launcher, child.as_mut(), observer),
         MissRunKind::Windows { steps, time, gap } => {
@@ -49,6 +57,46 @@ fn size(geometry: CacheGeometry) -> CacheSize {
         ways: usize::try_from(geometry.ways).unwrap_or(1),
         line_bytes: geometry.line_bytes,
     }
+}
+
+/// A command that is translated, whose logs are replayed.
+fn translated(mut modelled: ModelledCommand) -> Result<MissRun> {
+    modelled.child().release()?;
+    let mut interrupted = None;
+    let exit = loop {
+        match modelled.child().wait(None)? {
+            Waited::Exited(exit) => break exit.status,
+            Waited::TimedOut => {}
+            Waited::Interrupted(by) => {
+                if !by.reached_command {
+                    modelled.child().signal(by.signal);
+                }
+                // What goes on all the same goes on natively.
+                modelled.finish();
+                interrupted.get_or_insert(by.signal);
+            }
+        }
+    };
+    modelled.finish();
+    let (places, left) = modelled.counts(exit)?;
+    let left = if interrupted.is_some() { Some("it was interrupted".to_owned()) } else { left };
+    let sites: Vec<SiteMisses> =
+        places.into_iter().map(|(path, offset, counts)| site(path, offset, counts)).collect();
+    let mut all = MissCounts::default();
+    sites.iter().for_each(|site| all.add(&site.counts));
+    let window = WindowMisses { sums: sums(&all), native: Duration::ZERO };
+    let windows = if all.instructions > 0 { vec![window] } else { Vec::new() };
+    Ok(MissRun { exit, interrupted, wall: Duration::ZERO, windows, code: by_code(&sites), left })
+}
+
+/// The counts of an instruction of a translated program: its caches were empty at first, so all misses are
+/// known.
+fn site(path: Option<String>, offset: u64, counts: [u64; 7]) -> SiteMisses {
+    let known = |known| BoundedMisses { known, unknown: 0 };
+    let [instructions, data_references, l1i, l1d, ll, branches, mispredictions] = counts;
+    let [l1i, l1d, ll, mispredictions] = [l1i, l1d, ll, mispredictions].map(known);
+    let counts = MissCounts { instructions, data_references, l1i, l1d, ll, branches, mispredictions };
+    SiteMisses { path, offset, counts }
 }
 
 fn every_step(launcher: &Launcher, child: &mut dyn Child, observer: MissObserver) -> Result<MissRun> {

@@ -197,7 +197,7 @@ pub struct StatArgs {
           conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine", "markers"])]
     pub by: Option<Grouping>,
     /// Instead of counting, show misses of modelled caches and branch predictors: in windows of a native run,
-    /// or with `full` of each instruction, some 1000 times slower than natively. Sizes of caches in bytes, as
+    /// or with `full` of each instruction, many times slower than natively. Sizes of caches in bytes, as
     /// in `full` or `D1=32768,8,64:LL=8388608,16,64` or `full:D1=32768,8,64`; others are the machine's.
     #[arg(help_heading = COUNTING, long, value_name = "MODEL", num_args = 0..=1,
           default_missing_value = "", value_parser = model,

@@ -9,6 +9,7 @@ mod baseline;
 mod changing;
 mod exact;
 mod execution_profile;
+mod modelled;
 mod odd_code;
 mod retranslation;
 mod sharing;

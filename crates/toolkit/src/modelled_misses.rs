@@ -20,7 +20,7 @@ pub use cyclometer_core::cache_geometry::{CacheGeometry, HierarchyGeometry};
 /// The part of the command that the model sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ModelledPart {
-    /// Each instruction, executed step by step.
+    /// Each instruction, under translation.
     Full,
     /// Windows of a native run.
     Windows,

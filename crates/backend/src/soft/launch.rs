@@ -34,7 +34,6 @@ impl Launch for SoftwareLauncher<'_> {
             return Err(Error::new(ErrorKind::EventUnsupported, not_followed(&command.program, &reason)));
         }
         let fixed_layout = !self.settings.random_layout;
-        let native = self.native.child(command, Some(Traced { fixed_layout }))?;
         let cpu_baseline = self.settings.cpu_baseline;
         let settings = host::TracerSettings {
             fixed_layout,
@@ -45,16 +44,30 @@ impl Launch for SoftwareLauncher<'_> {
         .counting(self.settings.events())
         .with_call_paths(self.settings.by_code && self.settings.call_paths);
         let hints = if self.settings.hints { hints::folder() } else { None };
-        let pid = native.pid();
-        let make = || traced(pid, settings, hints.as_deref());
-        let link = kept(make, |within| ends(pid, within));
-        let link = link.map_err(|problem| problem.about(&command.program))?;
+        let (native, link) = child_with_tracer(self.native, command, settings, hints.as_deref())?;
         let link = Rc::new(RefCell::new(link));
         let mut links = self.links.borrow_mut();
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(native.pid(), Rc::downgrade(&link));
         Ok(Box::new(Translated { native, cpu_baseline, _link: link }))
     }
+}
+
+/// A command at its gate, with a tracer.
+///
+/// # Errors
+///
+/// The launcher's, and `ErrorKind::PermissionDenied` where tracing is not permitted.
+pub(super) fn child_with_tracer(
+    native: &Launcher,
+    command: &CommandSpec,
+    settings: host::TracerSettings,
+    hints: Option<&Path>,
+) -> Result<(NativeChild, Link)> {
+    let child = native.child(command, Some(Traced { fixed_layout: settings.fixed_layout }))?;
+    let pid = child.pid();
+    let link = kept(|| traced(pid, settings, hints), |within| ends(pid, within));
+    Ok((child, link.map_err(|problem| problem.about(&command.program))?))
 }
 
 /// A command that a tracer follows.

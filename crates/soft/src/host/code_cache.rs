@@ -30,6 +30,7 @@ use super::heat_map::HeatMap;
 use super::mapping_changes::ChangeHistory;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::maps_listing::of_listings;
+use super::modelled_accesses::ModelledBlocks;
 use super::proc;
 use super::readout::EventReadout;
 use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
@@ -74,6 +75,8 @@ pub(crate) struct CodeCacheMapping {
     pub(super) equivalent_blocks: RefCell<EquivalentBlocks>,
     /// The functions that branches lead to, where call paths are requested.
     pub(super) functions: RefCell<BranchedFunctions>,
+    /// Its blocks for the model of caches, where accesses are logged.
+    pub(super) modelled_blocks: RefCell<ModelledBlocks>,
     /// The weights of its counters.
     pub(super) readout: RefCell<EventReadout>,
     /// Approximate executions of each block and edge.
@@ -293,6 +296,7 @@ impl CodeCacheMapping {
             shared_code: SharedCode::default(),
             equivalent_blocks: RefCell::default(),
             functions: RefCell::default(),
+            modelled_blocks: RefCell::default(),
             readout: RefCell::default(),
             heats: RefCell::default(),
             record: CacheRecord::default(),
@@ -604,6 +608,11 @@ impl CodeCacheMapping {
             words.extend(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
         }
         words
+    }
+
+    /// Reads bytes of a slot.
+    pub(crate) fn read_slot(&self, slot: usize, offset: u32, bytes: &mut [u8]) {
+        self.area.read(slot * SLOT_BYTES as usize + offset as usize, bytes);
     }
 
     /// The base of %gs for a slot.

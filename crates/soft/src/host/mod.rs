@@ -29,7 +29,7 @@
 //!   code cache       code_cache, code_reader, code_admission, shared_code, claims, maps, mapping_permission
 //!   counts           ledger, readout, process_counts, own_counts, equivalent_blocks, protocol, window_*
 //!   call paths       call_path_recording, thread_calls
-//!   models           stepped_windows, thread_states, thread_times
+//!   models           stepped_windows, modelled_accesses, thread_states, thread_times
 //!   persistence      translation_store, profile_store, translation_cache, cache_folder, process_rights
 //!   retranslation    retranslation, retranslation_rounds, heat_map
 //! ```
@@ -81,6 +81,7 @@ mod mapping_permission;
 mod mapping_policy;
 mod maps;
 mod maps_listing;
+mod modelled_accesses;
 mod native_state;
 mod own_counts;
 mod proc;
@@ -132,6 +133,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::addend::AddendKinds;
+use crate::model::misses::CacheSize;
 use crate::translate;
 use crate::{EventSet, ExecutionEvent, ProcessorBaseline};
 
@@ -165,6 +167,9 @@ pub struct TracerSettings {
     pub profiled: bool,
     /// Whether the last report has the call paths too: [`TracerSettings::with_call_paths`].
     pub has_call_paths: bool,
+    /// The caches of instructions, of data and the last level that are modelled:
+    /// [`TracerSettings::with_caches`].
+    pub caches: Option<[CacheSize; 3]>,
 }
 
 impl TracerSettings {
@@ -182,6 +187,15 @@ impl TracerSettings {
         let translation =
             translate::TranslationSettings { budget, logs_calls: has_call_paths, ..self.translation };
         TracerSettings { translation, has_call_paths, ..self }
+    }
+
+    /// Gives each instruction to a model of caches of instructions, of data and the last level, whose counts
+    /// the last report has. Then there are no call paths.
+    #[must_use]
+    pub fn with_caches(self, caches: [CacheSize; 3]) -> TracerSettings {
+        let settings = self.with_call_paths(false).counting([]);
+        let translation = translate::TranslationSettings { logs_accesses: true, ..settings.translation };
+        TracerSettings { translation, caches: Some(caches), ..settings }
     }
 
     /// Counts no units but those that these events need, and reports no other events during the run.

@@ -157,8 +157,34 @@ impl TracedTask {
 
     /// The instruction at a position in translated code is executed again: a system call that is restarted.
     pub(super) fn count_again(&mut self, pc: u64) {
-        if let (Some(block), Ok(context)) = (self.block_at(pc), self.translated_mut()) {
+        let Some(block) = self.block_at(pc) else { return };
+        if let Ok(context) = self.translated_mut() {
             context.repeat_last(block);
+        }
+        self.repeat_access(block, 1);
+    }
+
+    /// Replays its log of accesses, at a stop before a block.
+    pub(super) fn replay_accesses(&mut self, registers: &Registers) {
+        if let (TaskMode::Translated(context), Some(accesses)) = (&self.mode, &mut self.accesses) {
+            accesses.replay(&context.cache.borrow(), context.slot, registers);
+        }
+    }
+
+    /// It is about to make a system call that may change the base of %fs.
+    pub(super) fn may_change_fs(&mut self, registers: &Registers) {
+        if let (TaskMode::Translated(context), Some(accesses)) = (&self.mode, &mut self.accesses) {
+            accesses.may_change_fs(&context.cache.borrow(), context.slot, registers);
+        }
+    }
+
+    /// The last instruction of a block of its translation was executed so many times more than its records
+    /// say.
+    pub(super) fn repeat_access(&mut self, block: u32, times: i64) {
+        if let (TaskMode::Translated(context) | TaskMode::Native(context), Some(accesses)) =
+            (&self.mode, &mut self.accesses)
+        {
+            accesses.repeat_last(&context.cache.borrow(), block, times);
         }
     }
 
@@ -187,7 +213,11 @@ impl TracedTask {
             context.ledger.exit_at(&mut cache, context.slot, point, position);
             self.window.iter_mut().for_each(|window| window.keep_budget(&cache, context.slot, position));
             self.calls.iter_mut().for_each(|calls| calls.leave(&cache, context.slot, position));
+            let translated = *registers;
             restore_registers(&cache, context.slot, point, registers);
+            self.accesses.iter_mut().for_each(|accesses| {
+                accesses.leave(&cache, context.slot, position, Some(&translated), Some(registers.rip));
+            });
         }
         drop(cache);
         self.mode = TaskMode::Native(context);

@@ -11,6 +11,7 @@ use super::code_changes::{CacheFlush, CodeChangeCost};
 use super::cpu_affinity::CpuAffinity;
 use super::ledger::ExecutedCode;
 use super::maps_listing::MapsListing;
+use super::modelled_accesses::ThreadAccesses;
 use super::retranslation::TranslationAge;
 use super::signal_throttling::SignalThrottle;
 use super::task_state::{TaskEvent, TaskState, TransitionEffect};
@@ -22,6 +23,7 @@ use super::window_rows::OpenWindow;
 use crate::EventTotals;
 use crate::call_paths::CallTree;
 use crate::code_profile::CodeProfile;
+use crate::model::misses::MissModel;
 
 /// A process, from its fork to its end, whatever it executes.
 pub(crate) struct TracedProcess {
@@ -34,6 +36,8 @@ pub(crate) struct TracedProcess {
     profile: CodeProfile,
     /// The instructions by call path, where they are requested.
     pub(super) call_tree: CallTree,
+    /// Its caches, if they are modelled.
+    pub(super) caches: Option<Rc<RefCell<MissModel>>>,
     /// Contexts of threads that have ended, with their counts.
     pub(crate) ended_contexts: Vec<TranslationContext>,
     /// Counts of ended threads whose slots were freed.
@@ -95,6 +99,8 @@ pub(crate) struct TracedTask {
     pub(super) window: Option<Box<OpenWindow>>,
     /// Its calls, if call paths are requested.
     pub(super) calls: Option<Box<ThreadCalls>>,
+    /// Its accesses, if caches are modelled.
+    pub(super) accesses: Option<Box<ThreadAccesses>>,
 }
 
 impl TracedTask {
@@ -116,6 +122,7 @@ impl TracedTask {
             carried: None,
             window: None,
             calls: None,
+            accesses: None,
         }
     }
 
@@ -173,6 +180,7 @@ impl TracedProcess {
             code,
             profile: CodeProfile::default(),
             call_tree: CallTree::default(),
+            caches: None,
             ended_contexts,
             ended_counts,
             no_restarts,

@@ -12,6 +12,8 @@
 //! run OBJECT OFFSET TIMES NOT-TAKEN TAKEN BYTES OFFSET:UNITS...    executions of instructions; - for no file
 //! full                           more code was executed than is reported
 //! path PARENT OBJECT OFFSET CALLS RECURSIONS OWN PARTIAL    for call paths: a path; - for no parent
+//! model OBJECT OFFSET NUMBER...  for models of caches: the counts of an instruction, see [`ModelledRow`]
+//! doubt REASON                   for models: why addresses may be wrong, in words that follow "a program"
 //! so far | end                   the end of a requested report, or of the last one
 //! ```
 
@@ -21,6 +23,7 @@ use std::io::{self, BufRead, Read};
 
 use crate::call_paths::CallPath;
 use crate::code_profile::{CodeProfile, CodeRun, InstructionPlace, RunExecutions};
+use crate::model::misses::MissCounts;
 use crate::{EventSet, EventTotals, ExecutionEvent};
 
 /// Asks for the counts so far.
@@ -165,6 +168,36 @@ pub(crate) fn paths<'a>(
     text
 }
 
+/// The counts of an instruction in a model of caches: instructions, data references, misses of the caches of
+/// instructions, of data and the last level, branches, and mispredictions.
+pub type ModelledRow = (InstructionPlace, [u64; 7]);
+
+/// The lines of a model of caches, with the files of its code.
+pub(crate) fn modelled<'a>(
+    rows: &[(InstructionPlace, MissCounts)],
+    doubt: Option<&str>,
+    origin: impl Fn(u32) -> Option<ObjectOrigin<'a>>,
+) -> String {
+    let mut text = String::new();
+    let objects: BTreeSet<u32> = rows.iter().filter_map(|(place, _)| place.object).collect();
+    objects.into_iter().for_each(|object| text += &object_line(object, origin(object)));
+    for (place, counts) in rows {
+        let object = place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
+        let misses = [counts.l1i, counts.l1d, counts.ll].map(|misses| misses.known);
+        let [l1i, l1d, ll] = misses;
+        let MissCounts { instructions, data_references, branches, mispredictions, .. } = counts;
+        let _ = writeln!(
+            text,
+            "model {object} {:x} {instructions} {data_references} {l1i} {l1d} {ll} {branches} {}",
+            place.offset, mispredictions.known
+        );
+    }
+    if let Some(doubt) = doubt {
+        let _ = writeln!(text, "doubt {}", one_line(doubt));
+    }
+    text
+}
+
 fn object_line(object: u32, origin: Option<ObjectOrigin<'_>>) -> String {
     match origin.unwrap_or(ObjectOrigin::File("", None)) {
         ObjectOrigin::File(path, sum) => {
@@ -227,6 +260,10 @@ pub struct CodeReport {
     pub profile: CodeProfile,
     /// The instructions by call path, where they were requested: a path comes after that of its caller.
     pub paths: Vec<CallPath>,
+    /// The counts of a model of caches by instruction, where they were requested.
+    pub modelled: Vec<ModelledRow>,
+    /// Why addresses in the model may be wrong, in words that follow "a program".
+    pub doubt: Option<String>,
 }
 
 /// A file of code.
@@ -258,6 +295,11 @@ impl TracerReport {
                 Some(("running", number)) => number.parse().ok().map(|number| running = number),
                 Some(("run", rest)) => code.add_run(rest),
                 Some(("path", rest)) => code.add_path(rest),
+                Some(("model", rest)) => code.add_modelled(rest),
+                Some(("doubt", rest)) => {
+                    code.doubt = Some(rest.to_owned());
+                    Some(())
+                }
                 Some(("object", rest)) => code.add_object(rest),
                 Some(("memory", rest)) => code.add_memory(rest),
                 None if line == "full" => {
@@ -304,6 +346,18 @@ impl CodeReport {
         let (calls, recursions) = (calls.parse().ok()?, recursions.parse().ok()?);
         let (own, is_partial) = (own.parse().ok()?, partial == "1");
         self.paths.push(CallPath { parent, place, calls, recursions, own, is_partial });
+        Some(())
+    }
+
+    fn add_modelled(&mut self, rest: &str) -> Option<()> {
+        let mut fields = rest.split(' ');
+        let object = match fields.next()? {
+            NO_FILE => None,
+            number => Some(number.parse().ok()?),
+        };
+        let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+        let counts: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
+        self.modelled.push((InstructionPlace { object, offset }, counts.try_into().ok()?));
         Some(())
     }
 

@@ -54,6 +54,7 @@ use super::code_objects::CodeObjects;
 use super::cpu_binding::CpuFollower;
 use super::delayed_signals::DelayedSignals;
 use super::detach_progress::DetachProgress;
+use super::modelled_accesses::CacheModelling;
 use super::proc;
 use super::process::{TaskMode, TracedTask};
 use super::process_counts::CountRequest;
@@ -87,6 +88,8 @@ pub(crate) struct Tracer {
     pub(super) ended_profile: CodeProfile,
     /// The call paths, where they are requested.
     pub(super) call_paths: Option<CallPathRecording>,
+    /// The model of caches, where it is requested.
+    pub(super) modelling: Option<CacheModelling>,
     pub(super) root: u32,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
@@ -199,6 +202,7 @@ impl Tracer {
             tracees: Tracees::default(),
             ended_profile: CodeProfile::default(),
             call_paths: settings.has_call_paths.then(CallPathRecording::default),
+            modelling: settings.caches.map(CacheModelling::new),
             root,
             postponed: Vec::new(),
             delayed_signals: DelayedSignals::default(),
@@ -211,7 +215,7 @@ impl Tracer {
             probe,
             store: TranslationStore::default(),
             retranslation: RetranslationRounds::new(settings.retranslation),
-            objects: settings.profiled.then(Rc::default),
+            objects: (settings.profiled || settings.caches.is_some()).then(Rc::default),
             began: Instant::now(),
             recording: None,
             window_request: None,
@@ -245,7 +249,8 @@ impl Tracer {
 
     /// Now and then, handles one change of each task.
     fn serve_all(&mut self) {
-        let all_stop_often = self.recording.is_some() || self.call_paths.is_some();
+        let all_stop_often =
+            self.recording.is_some() || self.call_paths.is_some() || self.modelling.is_some();
         if !self.rounds.is_due(self.tracees.tasks.len(), all_stop_often) {
             return;
         }

@@ -110,6 +110,29 @@ enum Lookup {
     Miss,
 }
 
+/// The result of a look-up in a first cache and in the last level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Looked {
+    first: Lookup,
+    last: Lookup,
+}
+
+impl Looked {
+    const HIT: Looked = Looked { first: Lookup::Hit, last: Lookup::Hit };
+
+    /// Whether the first cache had it.
+    #[inline(always)]
+    pub(crate) fn is_hit(self) -> bool {
+        self.first == Lookup::Hit
+    }
+
+    /// Notes a miss of a first cache.
+    pub(crate) fn note(self, first: &mut BoundedMisses, last: &mut BoundedMisses) {
+        first.note(self.first);
+        last.note(self.last);
+    }
+}
+
 /// The caches and branch predictors of one process.
 #[derive(Debug)]
 pub struct MissModel {
@@ -164,6 +187,57 @@ impl MissModel {
         counts
     }
 
+    /// Fetches an instruction.
+    #[inline(always)]
+    pub(crate) fn fetch(&mut self, pc: u64, length: u64) -> Looked {
+        match self.l1i.access(pc, length) {
+            Lookup::Hit => Looked::HIT,
+            first => self.in_last_level(first, pc, length),
+        }
+    }
+
+    /// Accesses data.
+    #[inline(always)]
+    pub(crate) fn access_data(&mut self, address: u64, bytes: u64) -> Looked {
+        let bytes = bytes.clamp(1, self.longest_access);
+        match self.l1d.access(address, bytes) {
+            Lookup::Hit => Looked::HIT,
+            first => self.in_last_level(first, address, bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn in_last_level(&mut self, first: Lookup, address: u64, bytes: u64) -> Looked {
+        Looked { first, last: self.ll.access(address, bytes).min(first) }
+    }
+
+    /// Predicts a branch; whether that is wrong.
+    pub(crate) fn branch(&mut self, pc: u64, outcome: BranchOutcome) -> bool {
+        self.branches.lookup(pc, outcome) == Lookup::Miss
+    }
+
+    /// Whether a line of the caches of instructions has both addresses.
+    pub(crate) fn is_same_line(&self, one: u64, other: u64) -> bool {
+        one >> self.l1i.line_bits == other >> self.l1i.line_bits
+    }
+
+    /// The lines of a set of the first cache of data.
+    pub(crate) fn data_ways(&self) -> usize {
+        self.l1d.size.ways
+    }
+
+    /// The number of elements of so many bytes in a row, from an address on, of which none leaves its line of
+    /// data; 1 if the first one does.
+    pub(crate) fn elements_in_line(&self, address: u64, bytes: u64, is_backward: bool) -> u64 {
+        let line = self.l1d.size.line_bytes;
+        let offset = address & (line - 1);
+        match is_backward {
+            _ if offset + bytes > line => 1,
+            true => offset / bytes + 1,
+            false => (line - offset) / bytes,
+        }
+    }
+
     /// Looks up in the last level what the first one does not have.
     fn behind(&mut self, first: Lookup, address: u64, bytes: u64, counts: &mut MissCounts) {
         if first != Lookup::Hit {
@@ -177,34 +251,42 @@ impl MissModel {
 #[derive(Debug)]
 struct LruCache {
     size: CacheSize,
-    /// For each set its lines, the most recent first; as many as [`LruCache::held`] says.
+    line_bits: u32,
+    /// One less than the number of sets, where that is a power of two.
+    mask: Option<u64>,
+    /// For each set its lines, the most recent first; as many as [`LruCache::held`] says, then [`NO_LINE`].
     lines: Vec<u64>,
     held: Vec<u16>,
-    /// The window in which a set was accessed last: those of earlier ones are unknown.
-    seen_in: Vec<u32>,
-    window: u32,
+    /// Whether the cache was empty when the program began.
+    is_from_the_start: bool,
 }
+
+/// A number that no line has: a line has 16 bytes at least.
+const NO_LINE: u64 = u64::MAX;
 
 impl LruCache {
     fn new(size: CacheSize) -> LruCache {
         let sets = usize::try_from(size.sets).unwrap_or(0);
         LruCache {
             size,
-            lines: vec![0; sets * size.ways],
+            line_bits: size.line_bytes.trailing_zeros(),
+            mask: size.sets.is_power_of_two().then(|| size.sets - 1),
+            lines: vec![NO_LINE; sets * size.ways],
             held: vec![0; sets],
-            seen_in: vec![0; sets],
-            window: 0,
+            is_from_the_start: true,
         }
     }
 
     fn forget(&mut self) {
-        self.window += 1;
+        self.lines.fill(NO_LINE);
+        self.held.fill(0);
+        self.is_from_the_start = false;
     }
 
     /// Accesses bytes that lie in one line or in two.
+    #[inline(always)]
     fn access(&mut self, address: u64, bytes: u64) -> Lookup {
-        let (first, last) =
-            (address / self.size.line_bytes, address.wrapping_add(bytes - 1) / self.size.line_bytes);
+        let (first, last) = (address >> self.line_bits, address.wrapping_add(bytes - 1) >> self.line_bits);
         let found = self.access_line(first);
         match first == last {
             true => found,
@@ -212,23 +294,33 @@ impl LruCache {
         }
     }
 
+    #[inline(always)]
     fn access_line(&mut self, line: u64) -> Lookup {
-        let index = usize::try_from(line % self.size.sets).unwrap_or(0);
-        if self.seen_in[index] != self.window {
-            (self.seen_in[index], self.held[index]) = (self.window, 0);
-        }
-        let (ways, held) = (self.size.ways, usize::from(self.held[index]));
-        let set = &mut self.lines[index * ways..(index + 1) * ways];
-        if let Some(at) = set[..held].iter().position(|known| *known == line) {
-            set[..=at].rotate_right(1);
+        let set = match self.mask {
+            Some(mask) => line & mask,
+            None => line % self.size.sets,
+        } as usize;
+        if self.lines[set * self.size.ways] == line {
             return Lookup::Hit;
         }
-        let grown = (held + 1).min(ways);
-        set[..grown].rotate_right(1);
+        self.search(set, line)
+    }
+
+    /// Accesses a line that is not the most recent one of its set.
+    #[inline(never)]
+    fn search(&mut self, index: usize, line: u64) -> Lookup {
+        let (ways, held) = (self.size.ways, usize::from(self.held[index]));
+        let set = &mut self.lines[index * ways..(index + 1) * ways];
+        if let Some(at) = set.iter().position(|known| *known == line) {
+            set.copy_within(..at, 1);
+            set[0] = line;
+            return Lookup::Hit;
+        }
+        set.copy_within(..ways - 1, 1);
         set[0] = line;
-        self.held[index] = u16::try_from(grown).unwrap_or(u16::MAX);
+        self.held[index] = u16::try_from((held + 1).min(ways)).unwrap_or(u16::MAX);
         // The first window begins with an empty cache.
-        if held < ways && self.window > 0 { Lookup::Unknown } else { Lookup::Miss }
+        if held < ways && !self.is_from_the_start { Lookup::Unknown } else { Lookup::Miss }
     }
 }
 
@@ -348,6 +440,15 @@ mod tests {
         let again = FetchedInstruction { length: 0, ..load(0, 1) };
         let counts = model.execute(&again);
         assert_eq!((counts.instructions, counts.data_references, counts.l1i), (0, 1, HIT));
+    }
+
+    #[test]
+    fn elements_of_a_line_end_with_it() {
+        let model = MissModel::empty([LARGE, LARGE, LARGE]);
+        let forward = |address, bytes| model.elements_in_line(address, bytes, false);
+        let backward = |address, bytes| model.elements_in_line(address, bytes, true);
+        assert_eq!([forward(64, 8), forward(68, 8), forward(124, 8), forward(127, 1)], [8, 7, 1, 1]);
+        assert_eq!([backward(64, 8), backward(120, 8), backward(124, 8), backward(68, 8)], [1, 8, 1, 1]);
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub(super) struct LogExit {
 
 impl CodeEmitter {
     /// Jumps away if the log is full; uses rcx.
-    fn check_log(&mut self, at: EmitState) -> JumpField {
+    pub(super) fn check_log(&mut self, at: EmitState) -> JumpField {
         self.put32(at, &[0x65, 0x0f, 0xb6, 0x0c, 0x25], CALL_LOG_END + 3);
         self.put(at, &[0xe3, 5]);
         self.put_field(at, &[0xe9])

@@ -42,6 +42,8 @@ enum R11State {
     Clean,
     /// The program's r11, which is to go to the slot.
     Dirty,
+    /// The end of the log of accesses: the program's is in the slot.
+    LogEnd,
 }
 
 /// Buffers that an emitter hands on to the next one.
@@ -116,7 +118,8 @@ impl CodeEmitter {
     #[inline(never)]
     fn add_entry(&mut self, at: EmitState) {
         let offset = self.start + self.bytes.len() as u32;
-        let bits = if self.r11 == R11State::Free { at.bits } else { at.bits.with(PcBits::OWN_R11) };
+        let is_own = matches!(self.r11, R11State::Clean | R11State::Dirty);
+        let bits = if is_own { at.bits.with(PcBits::OWN_R11) } else { at.bits };
         self.pc_map.push(PcEntry { at: offset, subject: at.subject, done: at.done, bits });
     }
 
@@ -310,7 +313,8 @@ impl CodeEmitter {
 
     /// Gives an instruction that has r11 the program's.
     fn bring_r11(&mut self, at: EmitState, instruction: &DecodedInstruction) {
-        if instruction.r11 != RegisterUse::None && self.r11 == R11State::Free {
+        let is_missing = matches!(self.r11, R11State::Free | R11State::LogEnd);
+        if instruction.r11 != RegisterUse::None && is_missing {
             self.load(at, 11, slot_layout::R11);
             self.r11 = R11State::Clean;
         }
@@ -328,6 +332,24 @@ impl CodeEmitter {
         if self.r11 == R11State::Dirty {
             self.store(at, 11, slot_layout::R11);
             self.r11 = R11State::Clean;
+        }
+        if self.r11 == R11State::LogEnd {
+            self.r11 = R11State::Free;
+        }
+    }
+
+    /// r11 has the end of the log of accesses now.
+    pub(super) fn keep_log_end(&mut self) {
+        debug_assert_eq!(self.r11, R11State::Free);
+        self.r11 = R11State::LogEnd;
+    }
+
+    /// Gives r11 the end of the log of accesses, from its offset in the slot, unless r11 has it.
+    pub(super) fn bring_log_end(&mut self, at: EmitState, offset: u32) {
+        if self.r11 != R11State::LogEnd {
+            self.release_r11(at);
+            self.load(at, 11, offset);
+            self.r11 = R11State::LogEnd;
         }
     }
 

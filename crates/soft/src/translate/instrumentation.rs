@@ -41,6 +41,7 @@ mod loops;
 
 use std::collections::HashSet;
 
+use super::access_log::LoggedRegister;
 use super::instruction::RunTimeUnits;
 use super::*;
 use deferred::{BudgetExit, CallThunk, DeferredCode};
@@ -117,6 +118,7 @@ impl Translation {
         let (pending, from) = (&batch.blocks[caller], first + caller as u32);
         let Terminator::Call { return_to, .. } = pending.terminator else { return };
         let bits = self.block_counter(from).map_or(PcBits::CLEAN, |_| PcBits::COUNTED);
+        let bits = if self.logs_accesses { bits.with(PcBits::LOGGED) } else { bits };
         let at = EmitState { subject: from, done: pending.len() as u16 - 1, bits };
         let after = EmitState { done: pending.len() as u16, ..at }.with(PcBits::TAKEN);
         // The call was emitted before, or is emitted later.
@@ -164,17 +166,20 @@ impl Translation {
             !matches!(pending.terminator, Terminator::FallThrough { .. } | Terminator::Detach(_));
         let copies = pending.len() - usize::from(ends_itself);
         let mut at = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
+        let mut record = self.begin_record(pending, id, &mut at, out, deferred);
         for (step, instruction) in batch.instructions(pending).iter().enumerate() {
             at.done = step as u16;
             if let Some(offset) = counter.filter(|_| step == flags_dead.unwrap_or(0)) {
                 out.count(at, offset, flags_dead.is_some());
                 at = at.with(PcBits::COUNTED);
             }
+            record.iter_mut().for_each(|record| record.log_before(at, out));
             if step < copies {
                 self.copy(instruction, at, out);
             }
         }
         let before_end = EmitState { done: copies as u16, ..at };
+        record.iter_mut().filter(|_| !ends_itself).for_each(|record| record.log_before(before_end, out));
         match pending.terminator {
             Terminator::IndirectJump | Terminator::IndirectCall { .. } => out.settle_r11(before_end),
             _ => out.release_r11(before_end),
@@ -183,13 +188,39 @@ impl Translation {
         self.end(batch, pending, id, (at, after), out, deferred);
     }
 
+    /// Begins the record of a block, where accesses are logged.
+    fn begin_record(
+        &mut self,
+        pending: &batch::PendingBlock,
+        id: u32,
+        at: &mut EmitState,
+        out: &mut CodeEmitter,
+        deferred: &mut DeferredCode,
+    ) -> Option<OpenRecord> {
+        if !self.logs_accesses || pending.len() == 0 {
+            return None;
+        }
+        let CodeBytes { address, bytes } = self.code(id);
+        let plan = AccessPlan::of(address, bytes, pending.len());
+        let (exit, logged) = out.begin_record(*at, plan.words(), self.blocks[id as usize].live_in);
+        deferred.logs.push(exit);
+        *at = logged;
+        let record = OpenRecord { logged: plan.logged.clone(), next: 0 };
+        self.access_plans.insert(id, Box::new(plan));
+        Some(record)
+    }
+
     fn copy(&mut self, instruction: &DecodedInstruction, at: EmitState, out: &mut CodeEmitter) {
         if let Some(question) = instruction.cpu_query.filter(|_| self.stop_at_cpu_queries) {
             self.stop(at, ExitStub::CpuQuery(question), out);
             // These bytes have no PC-map entry: a task at the stop is not mistaken for one behind it.
             return out.skip(ANSWERED as usize);
         }
-        let Some(units) = self.units(instruction) else { return out.copy(at, instruction) };
+        let Some(units) = self.units(instruction) else {
+            let repeats = matches!(instruction.units, Some(RunTimeUnits::Iterations { .. }));
+            let bits = if self.logs_accesses && repeats { PcBits::ITERATIONS } else { PcBits::CLEAN };
+            return out.copy(at.with(bits), instruction);
+        };
         let index = self.unit_counters;
         self.unit_counters += 1;
         self.blocks[at.subject as usize].units.get_or_insert(NonZeroU32::MIN.saturating_add(index));
@@ -223,6 +254,24 @@ impl Translation {
     /// The units of an instruction that are counted beside its executions.
     fn units(&self, instruction: &DecodedInstruction) -> Option<RunTimeUnits> {
         instruction.units.filter(|units| self.counts(units.kind()))
+    }
+}
+
+/// A record whose words are being emitted.
+struct OpenRecord {
+    logged: Vec<LoggedRegister>,
+    /// The number of words that were emitted, but for the first one.
+    next: usize,
+}
+
+impl OpenRecord {
+    /// Logs the registers that the plan wants before the next instruction.
+    fn log_before(&mut self, at: EmitState, out: &mut CodeEmitter) {
+        let words = 1 + self.logged.len();
+        while let Some(register) = self.logged.get(self.next).filter(|logged| logged.step <= at.done) {
+            self.next += 1;
+            out.log_register(at, register.register, self.next, words);
+        }
     }
 }
 

@@ -43,6 +43,7 @@
 //! - Every counter starts at zero and belongs to a graph ([`crate::flow`]) whose equations are checked at the
 //!   end.
 
+mod access_log;
 mod batch;
 mod budget;
 mod call_log;
@@ -60,6 +61,9 @@ mod slot_layout;
 mod tests;
 mod versions;
 
+pub(crate) use access_log::{
+    AccessPlan, EMPTY_ACCESS_LOG, PlannedAccess, PlannedBranch, PlannedRepeat, RecordState,
+};
 pub use call_log::{CallRecord, EMPTY_LOG, RECORD_BYTES, RecordKind};
 pub(crate) use pages::StoredPages;
 pub use pages::{CodeSource, CodeStability, FilePage, ObjectPage, PAGE, PageContent};
@@ -173,8 +177,8 @@ pub enum StopReason {
     /// Before a block that has more instructions than the budget of the thread ([`BUDGET`]). The program
     /// continues behind the stop; the block is subtracted already.
     Budget,
-    /// Before a call or return for which the log has no room ([`CALL_LOG_END`]). The program continues behind
-    /// the stop.
+    /// Before a call or return for which the log has no room ([`CALL_LOG_END`]), or before a block where blocks
+    /// are logged. The program continues behind the stop.
     CallLog,
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,
@@ -304,6 +308,8 @@ pub struct TranslationSettings {
     pub budget: Option<NonZeroU64>,
     /// Whether calls and returns are logged ([`CallRecord`]). They need a budget.
     pub logs_calls: bool,
+    /// Whether blocks and data accesses are logged, for a model of caches. Then calls are not.
+    pub logs_accesses: bool,
 }
 
 impl Default for TranslationSettings {
@@ -314,6 +320,7 @@ impl Default for TranslationSettings {
             counted: AddendKinds::OF_UNITS,
             budget: None,
             logs_calls: false,
+            logs_accesses: false,
         }
     }
 }
@@ -339,6 +346,9 @@ pub struct Translation {
     counted: AddendKinds,
     budget: Option<NonZeroU64>,
     logs_calls: bool,
+    logs_accesses: bool,
+    /// The records of blocks, where accesses are logged.
+    access_plans: AddressMap<u32, Box<AccessPlan>>,
     /// Loops that compare their counter with a limit, ascending.
     budget_loops: Vec<u32>,
     exit_stubs: AddressMap<u64, ExitStub>,
@@ -377,7 +387,9 @@ impl Translation {
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
             budget: settings.budget,
-            logs_calls: settings.logs_calls,
+            logs_calls: settings.logs_calls && !settings.logs_accesses,
+            logs_accesses: settings.logs_accesses,
+            access_plans: AddressMap::default(),
             budget_loops: Vec::new(),
             exit_stubs: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: PendingLinks::with_capacity(ROOM),

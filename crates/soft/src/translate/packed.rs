@@ -111,6 +111,8 @@ impl Translation {
             stop_at_cpu_queries: settings.stop_at_cpu_queries,
             budget: settings.budget,
             logs_calls: settings.logs_calls,
+            logs_accesses: settings.logs_accesses,
+            access_plans: AddressMap::default(),
             budget_loops: Vec::new(),
             counted: settings.counted,
             exit_stubs,

@@ -66,7 +66,7 @@ impl PcBits {
     pub(crate) const DONE: PcBits = PcBits(0x4_0000);
     /// r11 has the block's counter, and memory an older value of it.
     pub(crate) const COUNTING: PcBits = PcBits(0x8_0000);
-    /// The log has a record of the branch, which is not done.
+    /// The log has a record of the branch, which is not done; where blocks are logged, one of this block.
     pub(crate) const LOGGED: PcBits = PcBits(0x10_0000);
 
     pub(crate) const fn with(self, other: PcBits) -> PcBits {

@@ -338,6 +338,19 @@ impl RunningJob {
         self.report_with_windows().0
     }
 
+    /// The whole report of the end, which is now.
+    #[allow(dead_code, reason = "not every test program needs it")]
+    pub fn whole_report(&self) -> protocol::TracerReport {
+        let mut socket = self.tracer.as_ref().unwrap().socket();
+        let _ = socket.write_all(&[protocol::FINISH]);
+        loop {
+            let report = protocol::TracerReport::read(&mut BufReader::new(socket)).expect("a report");
+            if report.last {
+                return report;
+            }
+        }
+    }
+
     /// The counts at the end, which is now, and all windows.
     pub fn report_with_windows(&self) -> (Vec<ProcessCounts>, Vec<WindowLine>) {
         let mut socket = self.tracer.as_ref().unwrap().socket();

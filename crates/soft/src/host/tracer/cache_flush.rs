@@ -126,8 +126,10 @@ impl Tracer {
             && restarts(&trace::registers(tid)?);
         let block = if again { self.tracees.task(tid)?.block_at(before.rip) } else { None };
         self.suspend(tid)?;
-        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.tracees.task(tid)?.mode) {
+        let task = self.tracees.task(tid)?;
+        if let (Some(block), TaskMode::Native(context)) = (block, &mut task.mode) {
             context.take_last_back(block);
+            task.repeat_access(block, -1);
         }
         Ok(())
     }

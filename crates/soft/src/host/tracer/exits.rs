@@ -6,6 +6,7 @@ use cyclometer_sys::trace::{self, Change};
 use super::Tracer;
 use crate::host::action::{ActionResult, TaskAction};
 use crate::host::detach_progress::AttachStep;
+use crate::host::modelled_accesses::ThreadAccesses;
 use crate::host::proc::status;
 use crate::host::process::{TaskMode, TracedTask};
 use crate::host::syscalls::TRACED;
@@ -127,7 +128,7 @@ impl Tracer {
             let at = if calling { last } else { position };
             let known = at.filter(|at| context.exit_at(*at));
             unknown = known.is_none();
-            known.iter().for_each(|at| leave_calls(&mut task.calls, context, *at));
+            known.iter().for_each(|at| leave_logs(tid, (&mut task.calls, &mut task.accesses), context, *at));
         }
         if unknown {
             self.tracees.lose(tid, "the process ended at an unknown program point");
@@ -197,7 +198,9 @@ impl Tracer {
         let known = match &mut task.mode {
             TaskMode::Translated(context) => {
                 let known = at.filter(|at| context.exit_at(*at));
-                known.iter().for_each(|at| leave_calls(&mut task.calls, context, *at));
+                known
+                    .iter()
+                    .for_each(|at| leave_logs(tid, (&mut task.calls, &mut task.accesses), context, *at));
                 known.is_some()
             }
             TaskMode::Native(_) => task.stepped_block.is_none(),
@@ -300,7 +303,18 @@ impl Tracer {
     }
 }
 
-/// Takes back a call that a task has logged and has not made, where it ends.
-fn leave_calls(calls: &mut Option<Box<ThreadCalls>>, context: &TranslationContext, at: TranslatedPc) {
-    calls.iter_mut().for_each(|calls| calls.leave(&context.cache.borrow(), context.slot, at));
+/// Takes back a call that a task has logged and has not made, and replays its accesses, where it ends.
+pub(super) fn leave_logs(
+    tid: u32,
+    (calls, accesses): (&mut Option<Box<ThreadCalls>>, &mut Option<Box<ThreadAccesses>>),
+    context: &TranslationContext,
+    at: TranslatedPc,
+) {
+    let cache = &context.cache.borrow();
+    calls.iter_mut().for_each(|calls| calls.leave(cache, context.slot, at));
+    if let Some(accesses) = accesses {
+        // A task that is gone has no registers.
+        let registers = trace::registers(tid).ok();
+        accesses.leave(cache, context.slot, at, registers.as_ref(), None);
+    }
 }

@@ -311,14 +311,24 @@ impl Tracer {
         let asked = task.exec_pc.take();
         if let TaskMode::Translated(context) = &mut task.mode {
             let behind = asked.map(|pc| TranslatedPc::of_call(pc + 2));
-            if !behind.is_some_and(|position| context.exit_at(position)) {
+            let known = behind.filter(|position| context.exit_at(*position));
+            // The program that the registers belonged to is gone.
+            if let (Some(accesses), Some(at)) = (&mut task.accesses, known) {
+                accesses.leave(&context.cache.borrow(), context.slot, at, None, None);
+            }
+            if known.is_none() {
                 self.tracees.lose(tid, "executed a program from an unknown program point");
             }
         }
         self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
         self.close(tid);
         self.end_windows(tid, TracedWindowEnd::Exec);
-        self.tracees.task(tid)?.calls = None;
+        let task = self.tracees.task(tid)?;
+        (task.calls, task.accesses) = (None, None);
+        if let Some(process) = self.tracees.process(tid) {
+            // The new program begins with empty caches.
+            process.caches = None;
+        }
         Ok(())
     }
 }

@@ -170,7 +170,11 @@ impl Tracer {
         let paths = self.call_paths.as_mut().filter(|_| profiled).map_or_else(String::new, |calls| {
             calls.lines(&self.tracees.processes, objects.as_deref(), &profile)
         });
-        lines + &code + &paths + end + "\n"
+        let modelled = self.modelling.as_ref().filter(|_| end == protocol::LAST);
+        let modelled = modelled.map_or_else(String::new, |model| {
+            protocol::modelled(&model.counts(), model.doubt(), |number| objects.as_deref()?.origin(number))
+        });
+        lines + &code + &paths + &modelled + end + "\n"
     }
 
     /// The lines of a profile, with the files of its code.

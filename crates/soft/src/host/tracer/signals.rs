@@ -181,8 +181,10 @@ impl Tracer {
         let block = self.tracees.task(tid)?.stepped_block.take();
         self.tracees.task(tid)?.restore_trap_handler(tid)?;
         let returns = block.is_some();
-        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.tracees.task(tid)?.mode) {
+        let task = self.tracees.task(tid)?;
+        if let (Some(block), TaskMode::Native(context)) = (block, &mut task.mode) {
             context.repeat_last(block);
+            task.repeat_access(block, 1);
         }
         if returns && registers.eflags & TRAP_FLAG != 0 {
             return Err(TraceError::Detach(STEPS_ITSELF.to_owned()));

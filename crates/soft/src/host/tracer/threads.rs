@@ -34,12 +34,19 @@ impl Tracer {
         else {
             return;
         };
+        let is_unknown = task
+            .accesses
+            .as_mut()
+            .is_some_and(|accesses| accesses.give_up(&context.cache.borrow(), context.slot));
         task.carry(&context);
         task.leave_window(&context, self.recording.as_mut());
         let index = task.process;
         self.counts.forget(tid);
         let assigned = self.tracees.tasks.values().any(|task| task.process == index && task.has_context());
         let process = &mut self.tracees.processes[index];
+        if is_unknown {
+            process.lose("the accesses of its last instructions are unknown");
+        }
         process.ended_contexts.push(context);
         if assigned {
             return;

@@ -24,6 +24,7 @@ use crate::host::fork_event::USER_CS;
 use crate::host::mapping_permission::with_memory;
 use crate::host::maps::{MapsCache, MemoryMaps, NoCode};
 use crate::host::process::TaskMode;
+use crate::host::remote_syscalls::number;
 use crate::host::trace_error::{TraceError, TraceResult};
 use crate::host::translated_pc::TranslatedPc;
 use crate::host::translation_context::TranslationContext;
@@ -55,7 +56,7 @@ impl Tracer {
         };
         let address = registers.rip;
         let own_registers = registers;
-        let prepared = self.begin_recording(tid, &context);
+        let prepared = self.begin_recording(tid, &context, &registers);
         if let Err(trouble) = prepared {
             self.tracees.task(tid)?.mode = TaskMode::Native(context);
             return Err(trouble);
@@ -96,14 +97,25 @@ impl Tracer {
         }
     }
 
-    /// Prepares the window and the calls of a thread that is about to enter translated code in a context.
-    fn begin_recording(&mut self, tid: u32, context: &TranslationContext) -> TraceResult {
+    /// Prepares the window, the calls and the accesses of a thread that is about to enter translated code in a context.
+    fn begin_recording(
+        &mut self,
+        tid: u32,
+        context: &TranslationContext,
+        registers: &Registers,
+    ) -> TraceResult {
         let task = self.tracees.tasks.get_mut(&tid).ok_or(TraceError::Gone)?;
         if let Some(recording) = &mut self.recording {
             recording.enter(task, (self.tracees.processes[task.process].pid, tid), context)?;
         }
         if self.call_paths.is_some() {
             CallPathRecording::enter(task, context)?;
+        }
+        if let Some(modelling) = &self.modelling {
+            let caches = &mut self.tracees.processes[task.process].caches;
+            let caches = caches.get_or_insert_with(|| modelling.caches());
+            let accesses = task.accesses.get_or_insert_with(|| modelling.thread(Rc::clone(caches)));
+            accesses.enter(&context.cache.borrow(), context.slot, registers);
         }
         Ok(())
     }
@@ -122,7 +134,12 @@ impl Tracer {
             StopReason::SystemCall if self.may_retranslate_at_call(tid, registers.rax)? => {
                 Ok(TaskAction::Retranslate)
             }
-            StopReason::SystemCall => self.system_call(tid, registers),
+            StopReason::SystemCall => {
+                if registers.rax == number::ARCH_PRCTL {
+                    self.tracees.task(tid)?.may_change_fs(&registers);
+                }
+                self.system_call(tid, registers)
+            }
             StopReason::CpuQuery(question) => {
                 let baseline = self.settings.baseline.as_ref().ok_or(TraceError::Gone)?;
                 let values = [registers.rax as u32, registers.rcx as u32];
@@ -140,6 +157,7 @@ impl Tracer {
             StopReason::CallLog => {
                 self.cpu.follow(&self.tracees, tid);
                 self.call_paths.iter().for_each(|calls| calls.replay(&mut self.tracees, tid));
+                self.tracees.task(tid)?.replay_accesses(&registers);
                 Ok(TaskAction::Resume)
             }
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),

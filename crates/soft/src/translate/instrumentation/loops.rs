@@ -22,6 +22,10 @@ impl Translation {
         id: u32,
     ) -> Option<CountedLoop> {
         let Terminator::Conditional { taken, not_taken } = pending.terminator else { return None };
+        // Each round has a record.
+        if self.logs_accesses {
+            return None;
+        }
         // Each round is counted before its first instruction, and some of them fit in a window.
         let fits = |period: NonZeroU64| {
             pending.flags_dead == Some(0)
