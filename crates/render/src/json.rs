@@ -136,7 +136,8 @@ fn target_json(target: Option<&Target>) -> Value {
 fn several_json(targets: &[Target]) -> Value {
     let each: Vec<Value> = targets.iter().map(|target| target_json(Some(target))).collect();
     let ids: Vec<&Value> = each.iter().map(|target| &target["id"]).collect();
-    let kind = if each.iter().any(|target| target["kind"] == "thread") { "threads" } else { "processes" };
+    let is_thread = |target: &Target| matches!(target, Target::Thread(_));
+    let kind = if targets.iter().any(is_thread) { "threads" } else { "processes" };
     json!({ "kind": kind, "id": null, "ids": ids, "cpus": null, "path": null })
 }
 
