@@ -176,7 +176,8 @@ fn run(run: &Run) -> Value {
 }
 
 fn metric(line: &LineSummary) -> Value {
-    let skipped = line.skipped.iter().map(|s| json!({ "source": s.rung.word(), "reason": s.reason }));
+    let skipped =
+        line.skipped.iter().map(|s| json!({ "source": s.rung.word(), "reason": s.reason.to_string() }));
     let mut out = json!({
         "name": line.name,
         "event": line.event,
