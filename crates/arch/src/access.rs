@@ -15,10 +15,10 @@ use crate::register_access::Access;
 /// file, nor a user can name another register of the machine.
 ///
 /// ```
-/// use cyclometer_arch::{Chip, PmuReg, Register, intel};
+/// use cyclometer_arch::{Chip, ChipCounters, PmuReg, Register, intel};
 /// use cyclometer_core::CounterMask;
 ///
-/// let chip = Chip { pmu_version: Some(4), counters: CounterMask::first(4, 3), ..Chip::default() };
+/// let chip = Chip { pmu_version: Some(4), counters: ChipCounters::of(CounterMask::first(4, 3)), ..Chip::default() };
 /// let select = |n| PmuReg::of(&chip, Register::Intel(intel::Register::EventSelect(n)));
 /// assert_eq!(select(0)?.to_string(), "IA32_PERFEVTSEL0");
 /// assert!(select(26).is_err()); // 0x1a0 is IA32_MISC_ENABLE
@@ -192,6 +192,7 @@ impl From<Fault> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chip::ChipCounters;
     use crate::testing::{chips, m1, m3, neoverse, sapphire_rapids, skylake, u74, zen2};
     use crate::{apple, arm, intel};
     use cyclometer_core::CounterMask;
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_chip_that_claims_too_many_counters_gets_no_registers_of_others() {
-        let greedy = Chip { counters: CounterMask::first(64, 64), ..skylake() };
+        let greedy = Chip { counters: ChipCounters::of(CounterMask::first(64, 64)), ..skylake() };
         for entry in PmuReg::all(&greedy) {
             let RegisterAddress::Msr(msr) = entry.address() else { panic!("{entry}") };
             let counts = matches!(msr, 0xc1..=0xca | 0x186..=0x18f | 0x309..=0x30f | 0x4c1..=0x4ca);

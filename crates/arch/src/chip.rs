@@ -1,5 +1,7 @@
 //! The input of encoding: a chip's facts, an event's code, and the modes in which it is counted.
 
+use std::num::NonZeroU64;
+
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 
@@ -15,9 +17,45 @@ pub struct Chip {
     pub selector_bits: Option<u32>,
     /// Width of the counters; `None` when unknown.
     pub counter_width: Option<CounterWidth>,
-    /// The counters there are; without general ones they are unknown, and every one of the layout may be
-    /// meant.
-    pub counters: CounterMask,
+    /// The counters there are, as far as they are known; of unknown ones every one of the layout may be meant.
+    pub counters: ChipCounters,
+}
+
+/// The counters of a chip, where general ones and fixed ones may each be unknown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ChipCounters {
+    general: Option<NonZeroU64>,
+    fixed: Option<u64>,
+}
+
+impl ChipCounters {
+    /// The counters that a table or a machine names.
+    ///
+    /// No PMU has no general counter: without one they are not known. Fixed ones can really be absent.
+    pub const fn of(named: CounterMask) -> ChipCounters {
+        let general = NonZeroU64::new(named.general_bits());
+        let is_known = general.is_some() || named.fixed_bits() != 0;
+        ChipCounters { general, fixed: if is_known { Some(named.fixed_bits()) } else { None } }
+    }
+
+    /// Those that are known.
+    pub const fn known(self) -> CounterMask {
+        let general = match self.general {
+            Some(general) => general.get(),
+            None => 0,
+        };
+        let fixed = match self.fixed {
+            Some(fixed) => fixed,
+            None => 0,
+        };
+        CounterMask::from_bits(general, fixed)
+    }
+
+    /// These counters, with those of `all` in place of unknown ones.
+    pub(crate) fn or(self, all: CounterMask) -> CounterMask {
+        let general = self.general.map_or(all.general_bits(), NonZeroU64::get);
+        CounterMask::from_bits(general, self.fixed.unwrap_or(all.fixed_bits()))
+    }
 }
 
 impl Chip {
@@ -46,14 +84,8 @@ impl Chip {
     }
 
     /// The counters for layouts: the chip's own, or those of `all` where they are unknown.
-    ///
-    /// No PMU has no general counter: without one they are not known. Fixed ones can really be absent.
     pub(crate) fn counters_or(&self, all: CounterMask) -> CounterMask {
-        match (self.counters.general_bits(), self.counters.fixed_bits()) {
-            (0, 0) => all,
-            (0, fixed) => CounterMask::from_bits(all.general_bits(), fixed),
-            _ => self.counters,
-        }
+        self.counters.or(all)
     }
 }
 
@@ -148,5 +180,25 @@ impl CounterOptions {
     /// Counting with an interrupt at each overflow.
     pub const fn sampling(modes: Modes) -> CounterOptions {
         CounterOptions { modes, interrupt: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_counters_are_those_of_the_layout_and_absent_fixed_ones_stay_absent() {
+        let all = CounterMask::from_bits(0xff, 0b111);
+        for (named, expected) in [
+            (CounterMask::EMPTY, all),
+            (CounterMask::from_bits(0, 0b1), CounterMask::from_bits(0xff, 0b1)),
+            (CounterMask::from_bits(0b11, 0), CounterMask::from_bits(0b11, 0)),
+            (CounterMask::from_bits(0b11, 0b10), CounterMask::from_bits(0b11, 0b10)),
+        ] {
+            assert_eq!(ChipCounters::of(named).or(all), expected, "{named}");
+            assert_eq!(ChipCounters::of(named).known(), named);
+        }
+        assert_eq!(ChipCounters::default(), ChipCounters::of(CounterMask::EMPTY));
     }
 }

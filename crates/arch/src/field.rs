@@ -120,8 +120,8 @@ impl FieldSpec {
         let known = self.values.iter().find(|(known, _)| *known == value);
         let meaning = known.map_or(self.meaning, |(_, meaning)| meaning);
         match self.presence.needs {
-            "" => meaning.to_owned(),
-            needs => format!("{meaning} ({needs})"),
+            None => meaning.to_owned(),
+            Some(needs) => format!("{meaning} ({needs})"),
         }
     }
 }

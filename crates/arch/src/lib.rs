@@ -15,7 +15,7 @@
 //! Nothing here executes anything. Every constant names its source in the module of its family.
 //!
 //! ```
-//! use cyclometer_arch::{Chip, Coded, CounterOptions, decode, perf_words, registers};
+//! use cyclometer_arch::{Chip, ChipCounters, Coded, CounterOptions, decode, perf_words, registers};
 //! use cyclometer_core::{CounterMask, CounterWidth, EventCode, Modes, pmu::Family};
 //!
 //! let skylake = Chip {
@@ -23,7 +23,7 @@
 //!     pmu_version: Some(4),
 //!     selector_bits: Some(8),
 //!     counter_width: Some(CounterWidth::carrying(48)),
-//!     counters: CounterMask::first(4, 3),
+//!     counters: ChipCounters::of(CounterMask::first(4, 3)),
 //! };
 //! let misses = Coded::new(EventCode { select: 0x2e, umask: 0x41, ..EventCode::default() });
 //! assert_eq!(perf_words(&skylake, &misses)?.config, 0x412e);
@@ -63,7 +63,7 @@ mod testing;
 mod x86;
 
 pub use access::{Fault, PmuReg, Registers};
-pub use chip::{Chip, Coded, CounterOptions, x86_event_number};
+pub use chip::{Chip, ChipCounters, Coded, CounterOptions, x86_event_number};
 pub use decode::{Decoded, Field, decode, decode_words, layout};
 pub use decoded_event::DecodedEvent;
 pub use error::{EncodeError, NotListed, UnknownRegister};

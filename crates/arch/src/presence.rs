@@ -9,14 +9,14 @@ pub struct Presence {
     pub first: u32,
     /// The last version that has it.
     pub last: u32,
-    /// Another requirement on the chip, as its vendor calls it: a feature, a bit of CPUID, a generation;
-    /// empty: none.
-    pub needs: &'static str,
+    /// Another requirement on the chip, if any, as its vendor calls it: a feature, a bit of CPUID, a
+    /// generation.
+    pub needs: Option<&'static str>,
 }
 
 impl Presence {
     /// On every chip of the family.
-    pub const ALWAYS: Presence = Presence { first: 0, last: u32::MAX, needs: "" };
+    pub const ALWAYS: Presence = Presence { first: 0, last: u32::MAX, needs: None };
 
     /// From a version on.
     pub(crate) const fn since(first: u32) -> Presence {
@@ -30,7 +30,7 @@ impl Presence {
 
     /// The same on chips that have something else.
     pub(crate) const fn needing(self, needs: &'static str) -> Presence {
-        Presence { needs, ..self }
+        Presence { needs: Some(needs), ..self }
     }
 
     /// Whether a PMU of this version, or of none, can have it; what it needs besides is not looked at.
@@ -51,10 +51,10 @@ impl Presence {
             (first, last) if first == last => format!("{word}{first}"),
             (first, last) => format!("{word}{first} to {last}"),
         };
-        match (versions.is_empty(), self.needs.is_empty()) {
-            (false, false) => format!("{versions}; {}", self.needs),
-            (true, _) => self.needs.to_owned(),
-            (_, true) => versions,
+        match self.needs {
+            None => versions,
+            Some(needs) if versions.is_empty() => needs.to_owned(),
+            Some(needs) => format!("{versions}; {needs}"),
         }
     }
 }

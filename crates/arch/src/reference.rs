@@ -8,7 +8,7 @@ use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, CounterWidth};
 
 use crate::access::PmuReg;
-use crate::chip::Chip;
+use crate::chip::{Chip, ChipCounters};
 use crate::decode::{every_field, layout};
 use crate::field::{BitRange, FieldKind, FieldSpec};
 use crate::presence::Presence;
@@ -97,7 +97,7 @@ fn kinds(family: Family) -> Vec<ChipKind> {
         pmu_version,
         selector_bits: None,
         counter_width: Some(CounterWidth::carrying(counter_width_bits)),
-        counters,
+        counters: ChipCounters::of(counters),
     };
     let apple = |selector_bits, counter_width_bits| Chip {
         selector_bits: Some(selector_bits),
@@ -158,7 +158,8 @@ impl DraftRow {
     }
 
     fn presence(&self, presence: Presence) -> String {
-        self.family.map_or_else(|| presence.needs.to_owned(), |family| presence.text(family))
+        self.family
+            .map_or_else(|| presence.needs.unwrap_or_default().to_owned(), |family| presence.text(family))
     }
 
     /// The fields, those of several counters together.
@@ -390,7 +391,7 @@ mod tests {
             counters
                 .ends_with("S3_2_C15_C7_0, S3_2_C15_C9_0, S3_2_C15_C10_0 (n = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)")
         );
-        let types = register_table(&Chip { counters: arm::ALL_COUNTERS, ..neoverse() });
+        let types = register_table(&Chip { counters: ChipCounters::of(arm::ALL_COUNTERS), ..neoverse() });
         let types = &found(&types, "PMEVTYPERn_EL0").address;
         assert_eq!(types, "S3_3_C14_C12_0 to S3_3_C14_C15_6 (n = 0-30)");
     }

@@ -174,13 +174,13 @@ impl CounterRead {
 /// Bits of others are left as they are; order and barriers are those that the family needs.
 ///
 /// ```
-/// use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, register_program};
+/// use cyclometer_arch::{Chip, ChipCounters, Coded, Placed, ProgramOptions, register_program};
 /// use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 ///
 /// let chip = Chip {
 ///     pmu_version: Some(4),
 ///     counter_width: Some(CounterWidth::carrying(48)),
-///     counters: CounterMask::first(4, 3),
+///     counters: ChipCounters::of(CounterMask::first(4, 3)),
 ///     ..Chip::default()
 /// };
 /// let misses = Coded::new(EventCode { select: 0xc5, ..EventCode::default() });

@@ -3,7 +3,7 @@
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, CounterWidth};
 
-use crate::chip::Chip;
+use crate::chip::{Chip, ChipCounters};
 
 fn intel(version: u32, counters: CounterMask) -> Chip {
     Chip {
@@ -11,7 +11,7 @@ fn intel(version: u32, counters: CounterMask) -> Chip {
         pmu_version: Some(version),
         selector_bits: Some(8),
         counter_width: Some(CounterWidth::carrying(48)),
-        counters,
+        counters: ChipCounters::of(counters),
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn neoverse() -> Chip {
         pmu_version: Some(3),
         selector_bits: Some(16),
         counter_width: Some(CounterWidth::carrying(64)),
-        counters: CounterMask::from_bits(0x3f, 1 << 31),
+        counters: ChipCounters::of(CounterMask::from_bits(0x3f, 1 << 31)),
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn u74() -> Chip {
         pmu_version: None,
         selector_bits: Some(56),
         counter_width: Some(CounterWidth::carrying(64)),
-        counters: CounterMask::from_bits(0b11000, 0b101),
+        counters: ChipCounters::of(CounterMask::from_bits(0b11000, 0b101)),
     }
 }
 
@@ -78,7 +78,7 @@ fn apple(selector_bits: u32, counter_width_bits: u32) -> Chip {
         pmu_version: None,
         selector_bits: Some(selector_bits),
         counter_width: Some(CounterWidth { bits: counter_width_bits, overflow_bit: counter_width_bits - 1 }),
-        counters: CounterMask::from_bits(0x3fc, 0b11),
+        counters: ChipCounters::of(CounterMask::from_bits(0x3fc, 0b11)),
     }
 }
 

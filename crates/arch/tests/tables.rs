@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cyclometer_arch::{
-    Chip, Coded, CounterOptions, DecodedEvent, EncodeError, decode, decode_words, perf_words, registers,
+    Chip, ChipCounters, Coded, CounterOptions, DecodedEvent, EncodeError, decode, decode_words, perf_words,
+    registers,
 };
 use cyclometer_catalog::table::{CpuTable, Header, TableEvent, text};
 use cyclometer_core::pmu::Family;
@@ -38,7 +39,7 @@ fn chip(header: &Header) -> Chip {
         pmu_version: header.pmu_version,
         selector_bits: header.selector_bits,
         counter_width: header.counter_width,
-        counters: header.counters,
+        counters: ChipCounters::of(header.counters),
     }
 }
 
@@ -100,7 +101,7 @@ fn perf_words_of_every_event_come_back_as_its_code() {
 #[test]
 fn registers_of_every_event_come_back_as_its_code_on_every_counter() {
     for_every_code(|chip, coded| {
-        let named = coded.counters.unwrap_or(CounterMask::EMPTY).and(chip.counters);
+        let named = coded.counters.unwrap_or(CounterMask::EMPTY).and(chip.counters.known());
         let mut on: Vec<Option<CounterId>> = named.iter().map(Some).collect();
         on.push(None);
         on.iter().try_for_each(|counter| there_and_back(chip, coded, *counter))

@@ -8,7 +8,7 @@
 use std::num::NonZeroU32;
 use std::process::ExitCode;
 
-use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, register_program};
+use cyclometer_arch::{Chip, ChipCounters, Coded, Placed, ProgramOptions, register_program};
 use cyclometer_backend::SysregAccess;
 use cyclometer_backend::registers::{OnCpu, ShortCounts, ShortLimits, count_short};
 use cyclometer_core::pmu::Family;
@@ -21,7 +21,7 @@ const CHIP: Chip = Chip {
     pmu_version: None,
     selector_bits: Some(8),
     counter_width: Some(CounterWidth { bits: 48, overflow_bit: 47 }),
-    counters: CounterMask::from_bits(0x3fc, 0b11),
+    counters: ChipCounters::of(CounterMask::from_bits(0x3fc, 0b11)),
 };
 
 const ROUNDS: u64 = 100_000;

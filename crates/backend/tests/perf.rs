@@ -131,7 +131,7 @@ fn a_device_of_the_kernel_counts_for_a_command() {
     ended(child.as_mut());
     let reading = read(counting.as_mut());
     assert!(value(&reading, 0) > 10_000, "{reading:?}");
-    assert_eq!(reading.cells[0].at.pmu, "msr");
+    assert_eq!(reading.cells[0].at.pmu.as_deref(), Some("msr"));
 }
 
 #[test]

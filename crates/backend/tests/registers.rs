@@ -112,7 +112,7 @@ fn every_counter(model: &'static Model) -> Vec<Counted> {
     let mut rows: Vec<_> = model.events.iter().collect();
     // AMD's floating-point event takes two counters, or fewer bits of them.
     rows.retain(|row| row.meaning.is_plain_sum() && !row.meaning.is_sum_of(&[Concept::FloatOperations]));
-    let general = (0..64u8).filter(|n| model.chip.counters.general_bits() >> n & 1 == 1).map(|n| {
+    let general = (0..64u8).filter(|n| model.chip.counters.known().general_bits() >> n & 1 == 1).map(|n| {
         let own: Vec<_> = rows.iter().filter(|row| row.counters.general_bits() >> n & 1 == 1).collect();
         let row = own[usize::from(n) % own.len()];
         let (select, umask) = model.select(row.code);
@@ -221,7 +221,7 @@ fn control_registers_that_somebody_wrote_over_make_lost_counts() {
 #[test]
 fn a_counter_that_was_taken_away_is_seen() {
     for model in Model::ALL {
-        let counter = model.chip.counters.general_bits().trailing_zeros() as u8;
+        let counter = model.chip.counters.known().general_bits().trailing_zeros() as u8;
         let stolen = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 2_000_000 };
         let bench = Bench::with(model, &[stolen]);
         let mut counting = bench.open(&every_counter(model));
@@ -384,7 +384,7 @@ fn a_share_whose_slots_were_taken_is_no_number() {
 #[test]
 fn the_counter_of_another_user_goes_on_after_ours_are_restored() {
     for model in Model::ALL {
-        let counter = (model.chip.counters.general_bits().trailing_zeros()) as u8;
+        let counter = (model.chip.counters.known().general_bits().trailing_zeros()) as u8;
         let steal = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 1_000_000 };
         let bench = Bench::with(model, &[]);
         let mut counting = bench.open(&every_counter(model));

@@ -9,7 +9,9 @@ use std::sync::LazyLock;
 
 use cyclometer_core::pmu::Family;
 
-type Lines = HashMap<String, &'static str>;
+pub use crate::description::EventDescription;
+
+type Lines = HashMap<String, EventDescription>;
 
 static INTEL: LazyLock<Lines> = LazyLock::new(|| read(include_str!("../data/about/intel")));
 static AMD: LazyLock<Lines> = LazyLock::new(|| read(include_str!("../data/about/amd")));
@@ -29,7 +31,7 @@ fn lines(family: Family) -> &'static Lines {
 
 /// Lines by name in lower case.
 fn read(text: &'static str) -> Lines {
-    entries(text).map(|(name, words)| (name.to_ascii_lowercase(), words)).collect()
+    entries(text).map(|(name, words)| (name.to_ascii_lowercase(), EventDescription::read(words))).collect()
 }
 
 /// The name and the words of each line that is no comment.
@@ -39,8 +41,8 @@ fn entries(text: &'static str) -> impl Iterator<Item = (&'static str, &'static s
 }
 
 /// The description of an event, by its name in any case; `None` where there is no line for it.
-pub fn describe(name: &str, family: Family) -> Option<&'static str> {
-    lines(family).get(&name.to_ascii_lowercase()).copied()
+pub fn describe(name: &str, family: Family) -> Option<&'static EventDescription> {
+    lines(family).get(&name.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -101,7 +103,10 @@ mod tests {
     #[test]
     fn names_are_found_in_any_case_in_their_family_only() {
         let found = describe("inst_retired.any", Family::Intel);
-        assert_eq!(found, Some("instructions retired, on a counter of its own"));
+        assert_eq!(
+            found.map(ToString::to_string).as_deref(),
+            Some("instructions retired, on a counter of its own")
+        );
         assert_eq!(describe("INST_RETIRED.ANY", Family::Arm), None);
         assert_eq!(describe("no such event", Family::Intel), None);
     }

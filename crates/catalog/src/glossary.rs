@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 use cyclometer_core::pmu::Family;
 
+use crate::description::{EventDescription, GENERAL};
+
 /// The data; its head describes the format.
 const DATA: &str = include_str!("../data/glossary");
 
@@ -51,20 +53,39 @@ struct PartRun {
 
 /// Spells a name out; unknown parts are shown as they are.
 pub fn spell(name: &str, family: Family) -> String {
-    let sections: Vec<String> =
-        name.split(['.', ':', '=']).map(|section| spell_section(section, family)).collect();
-    sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join(": ")
+    description(name, family).to_string()
 }
 
-fn spell_section(section: &str, family: Family) -> String {
+/// Spells a name out as the description of its event.
+pub fn description(name: &str, family: Family) -> EventDescription {
+    let sections = name.split(['.', ':', '=']).map(|section| spell_section(section, family));
+    let mut sections: Vec<EventDescription> = sections.filter(|section| *section != none()).collect();
+    let last = sections.pop().unwrap_or_else(none);
+    let before: String = sections.iter().map(|section| format!("{section}: ")).collect();
+    EventDescription { words: before + &last.words, ..last }
+}
+
+fn none() -> EventDescription {
+    EventDescription::default()
+}
+
+fn spell_section(section: &str, family: Family) -> EventDescription {
     let parts = parts(section);
-    let mut out = String::new();
+    let mut out = none();
     let mut at = 0;
     for run in runs(&parts, family) {
-        append(&mut out, run.words.as_deref().unwrap_or(parts[at]));
+        let words = run.words.as_deref().unwrap_or(parts[at]);
         at += run.parts;
+        if words == GENERAL {
+            out.on_general_counter = true;
+            continue;
+        }
+        // Only the end of a section has an event's counters.
+        out = EventDescription::of(out.to_string());
+        append(&mut out.words, words);
     }
-    out.trim_end_matches(',').to_owned()
+    out.words.truncate(out.words.trim_end_matches(',').len());
+    out
 }
 
 /// Appends words, with a comma if they ask for one.
@@ -147,6 +168,21 @@ mod tests {
         );
         check(Family::Intel, "OFFCORE_RESPONSE:request=ALL_RFO:response=LLC_MISS", OFFCORE);
         check(Family::RiscV, "FW_SFENCE_VMA_SENT", "firmware address fences sent");
+    }
+
+    #[test]
+    fn the_counter_in_a_name_is_apart_from_what_the_event_counts() {
+        let described = |name| description(name, Family::Intel);
+        let slots = described("TOPDOWN.SLOTS_P");
+        assert!(slots.on_general_counter && !slots.words.contains("counter"), "{slots:?}");
+        assert_eq!(slots.to_string(), format!("{}, on a general counter", slots.words));
+        assert!(!described("TOPDOWN.SLOTS").on_general_counter);
+        let inside = described("SLOTS_P.ANY");
+        assert!(
+            !inside.on_general_counter && inside.words.contains(", on a general counter: "),
+            "{inside:?}"
+        );
+        check(Family::Intel, "P", "on a general counter");
     }
 
     const OFFCORE: &str =

@@ -7,6 +7,7 @@ use cyclometer_core::machine::CoreType;
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::{CounterMask, Error, ErrorKind, Machine, Recovery, Result};
 
+use crate::description::EventDescription;
 use crate::table::{Blob, Cpu, CpuTable, blob};
 use crate::{about, cpus, glossary};
 
@@ -68,14 +69,14 @@ impl Tables {
     }
 
     /// The description of an event of a CPU: the user's file's, else our line, else its name spelled out.
-    pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> String {
+    pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> EventDescription {
         let of_cpu = |given: &&Arc<UserTable>| given.cpu().is_some_and(|own| own.id() == cpu.id());
         let given = self.given.iter().rev().filter(of_cpu);
         match given.filter_map(|given| given.about.get(&name.to_lowercase())).next() {
-            Some(words) => words.clone(),
+            Some(words) => EventDescription::of(words),
             None => match about::describe(name, cpu.family()) {
-                Some(line) => line.to_owned(),
-                None => glossary::spell(name, cpu.family()),
+                Some(line) => line.clone(),
+                None => glossary::description(name, cpu.family()),
             },
         }
     }
@@ -163,11 +164,11 @@ mod tests {
         let mut tables = Tables::default();
         tables.give(&table("skylake", "INST_RETIRED.ANY", "the file's words")).unwrap();
         let skylake = tables.of("skylake")[0];
-        assert_eq!(tables.describe("inst_retired.any", &skylake), "the file's words");
+        assert_eq!(tables.describe("inst_retired.any", &skylake).words, "the file's words");
         let embedded = Tables::embedded();
         let ours = embedded.describe("INST_RETIRED.ANY", &skylake);
-        assert_eq!(ours, "instructions retired, on a counter of its own");
-        assert_eq!(embedded.describe("Zork_RETIRED.QUUX9", &skylake), "Zork, retired: QUUX9");
+        assert_eq!(ours.words, "instructions retired, on a counter of its own");
+        assert_eq!(embedded.describe("Zork_RETIRED.QUUX9", &skylake).words, "Zork, retired: QUUX9");
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod among;
 pub mod claims;
 pub mod cpus;
 pub mod decode;
+mod description;
 mod device;
 pub mod encode;
 mod energy;

@@ -181,7 +181,7 @@ fn vendors(
     (cpu, entry): (&Cpu<'_>, &Entry<'_>),
 ) -> Listing {
     let of_table = of_table(entry.name(), machine, cores);
-    let mut description = tables.describe(entry.name(), cpu);
+    let mut description = tables.describe(entry.name(), cpu).to_string();
     let errata: Vec<&str> = entry.errata().collect();
     if !errata.is_empty() {
         description += &format!("; errata {}", errata.join(", "));

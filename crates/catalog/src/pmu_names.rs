@@ -122,7 +122,7 @@ pub(crate) fn check_pmu(cpu: &Cpu<'_>, pmu: &str) -> Result<()> {
     let is_core = match CorePmuName::of(pmu) {
         Some(CorePmuName::Cpu) => !arm,
         Some(CorePmuName::CoreType(named @ ("core" | "atom" | "lowpower"))) => core_type == Some(named),
-        Some(CorePmuName::Arm) => cpu.family() == Family::Arm,
+        Some(CorePmuName::Arm { .. }) => cpu.family() == Family::Arm,
         Some(CorePmuName::Apple) => cpu.family() == Family::Apple,
         Some(CorePmuName::CoreType(_)) | None => {
             let message = format!("no core PMU is named '{}'", suggest::shown(pmu));

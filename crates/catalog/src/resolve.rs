@@ -494,7 +494,7 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
     // A missing core PMU is a property of this machine, not a mistake of the user.
     let is_core = match CorePmuName::of(name) {
         Some(CorePmuName::CoreType(core_type)) => matches!(core_type, "core" | "atom" | "lowpower"),
-        Some(CorePmuName::Cpu | CorePmuName::Arm) => true,
+        Some(CorePmuName::Cpu | CorePmuName::Arm { .. }) => true,
         Some(CorePmuName::Apple) | None => false,
     };
     if is_core && !has_core_pmu(machine) {

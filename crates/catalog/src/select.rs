@@ -1,6 +1,6 @@
 //! From the text of an event to its code on one CPU of the catalogue.
 
-use cyclometer_arch::{Chip, Coded, EncodeError, decode_words, perf_words};
+use cyclometer_arch::{Chip, ChipCounters, Coded, EncodeError, decode_words, perf_words};
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::{EventRequest, Selector, Term};
@@ -34,7 +34,7 @@ pub fn chip(cpu: &Cpu<'_>) -> Chip {
         pmu_version: cpu.pmu_version(),
         selector_bits: cpu.selector_bits(),
         counter_width: cpu.counter_width(),
-        counters: cpu.counters(),
+        counters: ChipCounters::of(cpu.counters()),
     }
 }
 

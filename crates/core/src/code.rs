@@ -7,6 +7,8 @@ use crate::SlotId;
 pub struct CodeCounts {
     /// The slots that are counted, in the order of [`CodePlace::counts`].
     pub slots: Vec<SlotId>,
+    /// Those of the slots that count instructions, which [`CodePath::instructions`] counts too.
+    pub instructions: Vec<SlotId>,
     /// The files of code, and the memory of processes with code that they have made.
     pub objects: Vec<CodeObject>,
     /// The instructions that have counts, ascending by object and offset. Their counts add up to the total of

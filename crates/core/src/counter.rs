@@ -105,6 +105,12 @@ impl CounterMask {
         CounterMask { general: self.general & !other.general, fixed: self.fixed & !other.fixed }
     }
 
+    /// `counter 7`, `counters 0-3, fixed 1`.
+    pub fn in_words(self) -> String {
+        let noun = if self.len() == 1 { "counter" } else { "counters" };
+        format!("{noun} {self}")
+    }
+
     /// The counters, fixed ones first, then by number.
     pub fn iter(self) -> impl Iterator<Item = CounterId> {
         let bits = |mask: u64| (0..64u8).filter(move |n| mask >> n & 1 == 1);

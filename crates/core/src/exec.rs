@@ -680,12 +680,19 @@ impl Cell {
 pub struct At {
     /// Index of the event's part (which core PMU).
     pub part: usize,
-    /// The PMU's name, empty for the operating system's accounting.
-    pub pmu: String,
+    /// The name of the PMU or device; `None` for the operating system's accounting.
+    pub pmu: Option<String>,
     /// The CPU, for CPU-wide counts.
     pub cpu: Option<u32>,
     /// The thread, for counts of running threads.
     pub tid: Option<u32>,
+}
+
+impl At {
+    /// The name of the PMU or device, for messages.
+    pub fn counted_by(&self) -> &str {
+        self.pmu.as_deref().unwrap_or("the operating system")
+    }
 }
 
 /// One event on one CPU, of one thread.
@@ -703,7 +710,7 @@ pub struct CellKey {
 /// core type at a time. The cells of one PMU are the summands of a sum, and count at the same time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PlaceCells<'a> {
-    of_pmus: BTreeMap<&'a str, Vec<&'a Cell>>,
+    of_pmus: BTreeMap<Option<&'a str>, Vec<&'a Cell>>,
 }
 
 impl<'a> PlaceCells<'a> {
@@ -713,7 +720,7 @@ impl<'a> PlaceCells<'a> {
         for cell in cells {
             let place = CellKey { slot: cell.slot, cpu: cell.at.cpu, tid: cell.at.tid };
             let of_pmus = &mut places.entry(place).or_default().of_pmus;
-            of_pmus.entry(&cell.at.pmu).or_default().push(cell);
+            of_pmus.entry(cell.at.pmu.as_deref()).or_default().push(cell);
         }
         let of_pmus = places.values_mut().flat_map(|place| place.of_pmus.values_mut());
         of_pmus.for_each(|cells| cells.sort_by_key(|cell| cell.at.part));
@@ -728,7 +735,7 @@ impl<'a> PlaceCells<'a> {
     /// Index of the first of the event's parts without a cell, although its PMU has cells of other parts.
     pub fn absent(&self, parts: &[Part]) -> Option<usize> {
         let is_absent = |(i, part): (usize, &Part)| {
-            let cells = self.of_pmus.get(part.core()?.pmu)?;
+            let cells = self.of_pmus.get(&Some(part.core()?.pmu))?;
             cells.iter().all(|cell| cell.at.part != i).then_some(i)
         };
         parts.iter().enumerate().find_map(is_absent)

@@ -33,6 +33,7 @@ pub mod pmu;
 pub mod random;
 pub mod refusal;
 pub mod report;
+pub mod skipped;
 pub mod slot;
 pub mod syntax;
 pub mod window;

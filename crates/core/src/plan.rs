@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::count::Count;
 use crate::event::{Candidate, Event};
 use crate::exec::LaunchKind;
-use crate::ladder::{CauseKind, Rung};
+use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
 use crate::random::Random;
-use crate::refusal::RefusalKind;
+use crate::skipped::Skipped;
 use crate::slot::{Slot, SlotId};
 
 /// All events with their outcomes, and the passes.
@@ -317,50 +317,6 @@ pub enum Outcome {
     },
     /// The event is not counted; the state has the reason.
     NotCounted(Count),
-}
-
-/// A source that is not used for an event.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Skipped {
-    /// The source.
-    pub rung: Rung,
-    /// The reason in words.
-    pub reason: String,
-    /// The reason for programs.
-    pub cause: SkipCause,
-}
-
-impl Skipped {
-    /// The source's refusal to open the event; `None` when the source was not asked.
-    pub fn refusal(&self) -> Option<RefusalKind> {
-        match self.cause {
-            SkipCause::Refused(kind) => Some(kind),
-            _ => None,
-        }
-    }
-}
-
-/// Why a source is not used for an event.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum SkipCause {
-    /// The source was asked, and refused to open the event.
-    Refused(RefusalKind),
-    /// The source does not work on this machine, or not for this class of events.
-    Unavailable {
-        /// The kind of reason.
-        kind: CauseKind,
-        /// The command that is the remedy, if one is.
-        remedy: Option<String>,
-    },
-    /// The source would count the event, but is used only on request.
-    NotRequested,
-    /// The source would count the event, if it had started this program.
-    NotStartedBySource,
-    /// The source cannot be read as often as requested.
-    IntervalTooShort,
-    /// The source cannot count this event in this session.
-    Unsuited,
 }
 
 /// The events that are counted at the same time.

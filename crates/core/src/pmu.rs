@@ -43,7 +43,10 @@ pub enum CorePmuName<'a> {
     /// `cpu_core`, `cpu_atom`, `cpu_lowpower`: the core type of an x86 hybrid.
     CoreType(&'a str),
     /// `armv8_cortex_a53` and the like.
-    Arm,
+    Arm {
+        /// The version of the architecture: 7, 8, 9.
+        version: u32,
+    },
     /// `apple_firestorm_pmu` and the like.
     Apple,
 }
@@ -59,10 +62,25 @@ impl<'a> CorePmuName<'a> {
         match name.strip_prefix("cpu_") {
             Some(core_type) => Some(CorePmuName::CoreType(core_type)),
             None if name == "cpu" => Some(CorePmuName::Cpu),
-            None if name.starts_with("armv") => Some(CorePmuName::Arm),
-            None => is_of_apple(name).then_some(CorePmuName::Apple),
+            None => of_arm(name).or_else(|| is_of_apple(name).then_some(CorePmuName::Apple)),
         }
     }
+
+    /// Whether the driver shares counters with programs only when `config1` requests it at the time of
+    /// opening.
+    ///
+    /// # Source
+    ///
+    /// Linux `drivers/perf/arm_pmuv3.c`, format attribute `rdpmc`.
+    pub fn shares_counters_on_request(self) -> bool {
+        matches!(self, CorePmuName::Arm { version: 8.. })
+    }
+}
+
+/// The driver for Arm's cores, whose devices are named `armvN_` and the core.
+fn of_arm(name: &str) -> Option<CorePmuName<'_>> {
+    let (version, _) = name.strip_prefix("armv")?.split_once('_')?;
+    Some(CorePmuName::Arm { version: version.parse().ok()? })
 }
 
 /// Whether a PMU of this name is driven by the kernel's driver for Apple's cores.
@@ -255,7 +273,9 @@ mod tests {
         for (name, expected) in [
             ("cpu", Some(CorePmuName::Cpu)),
             ("cpu_atom", Some(CorePmuName::CoreType("atom"))),
-            ("armv8_cortex_a53", Some(CorePmuName::Arm)),
+            ("armv8_cortex_a53", Some(CorePmuName::Arm { version: 8 })),
+            ("armv7_cortex_a15", Some(CorePmuName::Arm { version: 7 })),
+            ("armv_cortex", None),
             ("apple_icestorm_pmu", Some(CorePmuName::Apple)),
             ("cpum_cf", None),
             ("uncore_imc_0", None),
@@ -263,6 +283,13 @@ mod tests {
         ] {
             assert_eq!(CorePmuName::of(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn counters_of_pmuv3_are_shared_on_request() {
+        let on_request = |name| CorePmuName::of(name).is_some_and(CorePmuName::shares_counters_on_request);
+        assert!(on_request("armv8_pmuv3_0") && on_request("armv9_cortex_a710"));
+        assert!(!on_request("armv7_cortex_a15") && !on_request("cpu") && !on_request("apple_firestorm_pmu"));
     }
 
     #[test]

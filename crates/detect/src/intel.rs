@@ -181,7 +181,7 @@ fn hybrid_type(
     corrected: bool,
 ) -> CoreType {
     let mut pmu = pmu_facts(facts, cpus.iter().next(), around.virtualised);
-    if corrected && kind.core_type == CORE {
+    if corrected && kind.core_type == CORE && extended(facts, cpus.iter().next()).is_none() {
         correct_common_subset(&mut pmu);
     }
     let id = generation.map(|generation| format!("{}/{}", generation.id, kind.suffix));
@@ -304,7 +304,7 @@ fn extended(facts: &dyn FactSource, cpu: Option<u32>) -> Option<CounterMask> {
 /// Linux 7.2 `arch/x86/events/intel/core.c`, `intel_pmu_init`, "Initialize big core specific PerfMon
 /// capabilities".
 fn correct_common_subset(pmu: &mut PmuFacts) {
-    if pmu.counters == CounterMask::first(6, 3) && pmu.source == "CPUID 0xA" {
+    if pmu.counters == CounterMask::first(6, 3) {
         pmu.counters = CounterMask::first(8, 4);
         pmu.source = "CPUID 0xA, corrected for performance cores as Linux does".to_owned();
     }

@@ -14,8 +14,8 @@ pub struct LadderStep {
     pub tried: String,
     /// The outcome.
     pub outcome: StepOutcome,
-    /// The fallback; empty where none was necessary.
-    pub done: String,
+    /// The fallback; `None` where none was necessary.
+    pub done: Option<String>,
 }
 
 /// The outcome of a step.
@@ -38,7 +38,7 @@ impl LadderStep {
     /// A step that worked.
     pub fn works(event: Option<&str>, tried: impl Into<String>) -> LadderStep {
         let (event, tried) = (event.map(str::to_owned), tried.into());
-        LadderStep { event, tried, outcome: StepOutcome::Works, done: String::new() }
+        LadderStep { event, tried, outcome: StepOutcome::Works, done: None }
     }
 
     /// A step that failed, with the usual recovery of its kind.
@@ -52,7 +52,7 @@ impl LadderStep {
             event: event.map(str::to_owned),
             tried: tried.into(),
             outcome: StepOutcome::Refused { kind, reason, recovery: kind.strategy() },
-            done: done.into(),
+            done: Some(done.into()),
         }
     }
 
@@ -71,7 +71,7 @@ impl fmt::Display for LadderStep {
             StepOutcome::Works => write!(f, "{}: works", self.tried)?,
             StepOutcome::Refused { reason, .. } => write!(f, "{}: {reason}", self.tried)?,
         }
-        if self.done.is_empty() { Ok(()) } else { write!(f, "; {}", self.done) }
+        self.done.as_ref().map_or(Ok(()), |done| write!(f, "; {done}"))
     }
 }
 

@@ -251,7 +251,7 @@ impl Monitor {
 fn skipped(plan: &Plan, steps: &mut Vec<LadderStep>) {
     for line in &plan.lines {
         for skipped in &line.skipped {
-            let because = (ErrorKind::EventUnsupported, skipped.reason.clone());
+            let because = (ErrorKind::EventUnsupported, skipped.reason.to_string());
             let next = line.candidate().map_or_else(
                 || "not counted".to_owned(),
                 |candidate| format!("counted by {}", candidate.rung),

@@ -326,7 +326,7 @@ mod tests {
             sharing: Sharing::default(),
             intent: Intent::default(),
         };
-        let at = At { pmu: "pmu".to_owned(), cpu: Some(0), ..At::default() };
+        let at = At { pmu: Some("pmu".to_owned()), cpu: Some(0), ..At::default() };
         let way = ReadWay::Kernel(None);
         let counters = vec![CounterAt { slot: SlotId(0), at, way, partial: None }];
         StandingCounters {

@@ -2,9 +2,10 @@
 
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
+use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::pmu;
 use cyclometer_core::report::FallbackStep;
+use cyclometer_core::skipped::Skipped;
 use cyclometer_core::{
     Count, Error, ErrorKind, Intent, Machine, Modes, Plan, Recovery, Refusal, Result, Rung, SlotId,
 };
@@ -221,8 +222,7 @@ fn fall(
     if let Some(modes) = &mut line.event.candidates[candidate].modes {
         *modes = line.event.modifiers.modes.unwrap_or(Modes::USER);
     }
-    let (reason, cause) = (refusal.text.clone(), SkipCause::Refused(refusal.kind));
-    line.skipped.push(Skipped { rung, reason, cause });
+    line.skipped.push(Skipped { rung, reason: refusal.into() });
     let line = step_down(line, candidate + 1, machine, intent);
     match line.candidate() {
         Some(next) => {
@@ -231,8 +231,10 @@ fn fall(
         }
         None => {
             // The first source that was asked could have counted it: its reason is the one to mend.
-            let asked =
-                line.skipped.iter().find_map(|skipped| Some((skipped.refusal()?, skipped.reason.clone())));
+            let asked = line
+                .skipped
+                .iter()
+                .find_map(|skipped| Some((skipped.refusal()?, skipped.reason.to_string())));
             let (kind, reason) = asked.unwrap_or((refusal.kind, refusal.text.clone()));
             let count = match kind {
                 RefusalKind::Busy | RefusalKind::NoPermission | RefusalKind::Unavailable => {

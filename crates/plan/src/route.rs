@@ -3,13 +3,13 @@
 use cyclometer_core::event::{Part, PerfClass};
 use cyclometer_core::ladder::{Cause, CauseKind, Works};
 use cyclometer_core::machine::CoreType;
-use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
+use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::pmu::PmuSet;
+use cyclometer_core::skipped::{SkipReason, Skipped};
 use cyclometer_core::{Candidate, Count, CounterMask, Event, Intent, Machine, Rung};
 
 use crate::sharing::is_without_counter;
 use crate::soft;
-use crate::words::counter_words;
 
 /// Picks for every event the first candidate whose source works here and suits the intent.
 pub fn route(events: Vec<Event>, machine: &Machine, intent: &Intent) -> Vec<PlanLine> {
@@ -88,23 +88,21 @@ fn why_not(line: &PlanLine, intent: &Intent) -> Count {
     let otherwise = otherwise(line);
     match line.skipped.iter().find(|skipped| is_liftable(skipped, intent)) {
         Some(skipped) => Count::NotCounted { reason: with_remedy(line, skipped) + otherwise },
-        None => Count::NotSupported { reason: missing(line).to_owned() + otherwise },
+        None => Count::NotSupported { reason: missing(line) + otherwise },
     }
 }
 
 /// The way to count an event of a region that only the software PMU could count here.
 fn otherwise(line: &PlanLine) -> &'static str {
-    let would_count = |skipped: &Skipped| skipped.cause == SkipCause::NotStartedBySource;
+    let would_count = |skipped: &Skipped| skipped.reason == SkipReason::NotStartedBySource;
     if line.skipped.iter().any(would_count) { "; `cyclometer run -- PROGRAM` counts it" } else { "" }
 }
 
 /// The reason of a source with what lifts it, and the name of the software PMU where it is not the first
 /// choice.
 fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
-    let remedy = match &skipped.cause {
-        SkipCause::Unavailable { remedy: Some(remedy), .. } => format!("; to permit it: {remedy}"),
-        _ => String::new(),
-    };
+    let remedy = skipped.unavailable().and_then(|cause| cause.mend.as_ref());
+    let remedy = remedy.map(|remedy| format!("; to permit it: {remedy}")).unwrap_or_default();
     let is_fallback = line.skipped.first().is_some_and(|first| first.rung != skipped.rung);
     let source =
         if skipped.rung == Rung::Soft && is_fallback { "the software PMU cannot count it: " } else { "" };
@@ -113,23 +111,26 @@ fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
 
 /// The reason to report: the best source's of this system; else that of a source which works and lacks the
 /// event; else that registers would work if asked for; else why this machine does not have the event.
-fn missing(line: &PlanLine) -> &str {
-    let asks_nobody =
-        |skipped: &&Skipped| !is_of_registers(skipped.rung) && skipped.cause != SkipCause::NotStartedBySource;
-    let of_this_system = |skipped: &&Skipped| asks_nobody(skipped) && !is_of_other_system(skipped);
-    let would_work = |skipped: &&Skipped| skipped.cause == SkipCause::NotRequested;
+fn missing(line: &PlanLine) -> String {
+    let asks_nobody = |skipped: &&Skipped| {
+        !is_of_registers(skipped.rung) && skipped.reason != SkipReason::NotStartedBySource
+    };
+    let of_this_system = |skipped: &&Skipped| asks_nobody(skipped) && !skipped.is_of_other_system();
+    let would_work = |skipped: &&Skipped| {
+        matches!(skipped.reason, SkipReason::RegistersOnRequest(_) | SkipReason::TranslationOnRequest)
+    };
     let lacking = line.event.lacking.iter().find(|(rung, _)| !is_of_registers(*rung));
     let skipped = || line.skipped.iter();
     if let (None, Some((_, reason))) = (skipped().find(of_this_system), lacking) {
-        return reason;
+        return reason.clone();
     }
     let best = skipped().find(of_this_system).or_else(|| skipped().find(asks_nobody));
     match best.or_else(|| skipped().find(would_work)) {
-        Some(skipped) => &skipped.reason,
+        Some(skipped) => skipped.reason.to_string(),
         None => match (&line.event.unsupported, line.skipped.first()) {
-            (Some(reason), _) => reason,
-            (None, Some(first)) => &first.reason,
-            (None, None) => NO_SOURCE,
+            (Some(reason), _) => reason.clone(),
+            (None, Some(first)) => first.reason.to_string(),
+            (None, None) => NO_SOURCE.to_owned(),
         },
     }
 }
@@ -141,15 +142,8 @@ const NO_SOURCE: &str = "no source counts it";
 /// where these were requested.
 fn is_liftable(skipped: &Skipped, intent: &Intent) -> bool {
     let is_candidate = !is_of_registers(skipped.rung) || intent.only == Some(skipped.rung);
-    match skipped.cause {
-        SkipCause::Unavailable { kind, .. } => is_candidate && keeps_from_counting(skipped.rung, kind),
-        _ => false,
-    }
-}
-
-/// Whether the source was skipped because it belongs to another operating system.
-fn is_of_other_system(skipped: &Skipped) -> bool {
-    matches!(skipped.cause, SkipCause::Unavailable { kind: CauseKind::OtherSystem, .. })
+    let keeps = |cause: &Cause| keeps_from_counting(skipped.rung, cause.kind);
+    is_candidate && skipped.unavailable().is_some_and(keeps)
 }
 
 /// Whether a source's registers are programmed by ourselves, and only when that is asked for.
@@ -179,12 +173,12 @@ fn chosen(event: &Event, candidate: usize) -> Outcome {
 
 fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Intent) -> Result<(), Skipped> {
     match candidate.rung {
-        Rung::Perf => perf_works(candidate, machine).map_err(|cause| unavailable(Rung::Perf, &cause)),
+        Rung::Perf => perf_works(candidate, machine).map_err(|cause| unavailable(Rung::Perf, cause)),
         Rung::Soft => {
             // Its surroundings are no reason where it would not serve in any.
             let fits = soft::fits(event, candidate, intent);
             match &fits {
-                Err(skipped) if skipped.cause != SkipCause::NotStartedBySource => return fits,
+                Err(skipped) if skipped.reason != SkipReason::NotStartedBySource => return fits,
                 // The tool that would start the program has it.
                 Err(_) if is_not_built(Rung::Soft, machine) => return fits,
                 _ => rung_works(candidate, machine).and(fits)?,
@@ -193,8 +187,7 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
         }
         rung if is_of_registers(rung) && intent.only != Some(rung) => {
             rung_works(candidate, machine)?;
-            let reason = format!("registers are programmed only with --backend {rung}");
-            Err(Skipped { rung, reason, cause: SkipCause::NotRequested })
+            Err(Skipped { rung, reason: SkipReason::RegistersOnRequest(rung) })
         }
         Rung::Kperf => {
             rung_works(candidate, machine)?;
@@ -216,17 +209,12 @@ fn is_best_for_command(event: &Event, machine: &Machine, intent: &Intent) -> Res
     let is_asked = intent.only == Some(Rung::Kperf) || !intent.subject.is_command();
     match is_asked || !event.candidates.iter().any(counts_command) {
         true => Ok(()),
-        false => Err(unsuited(Rung::Kperf, "kperf counts whole CPUs, not the command alone".to_owned())),
+        false => Err(Skipped { rung: Rung::Kperf, reason: SkipReason::CountsWholeCpus }),
     }
 }
 
-fn unavailable(rung: Rung, cause: &Cause) -> Skipped {
-    let because = SkipCause::Unavailable { kind: cause.kind, remedy: cause.mend.clone() };
-    Skipped { rung, reason: cause.text.clone(), cause: because }
-}
-
-fn unsuited(rung: Rung, reason: String) -> Skipped {
-    Skipped { rung, reason, cause: SkipCause::Unsuited }
+fn unavailable(rung: Rung, cause: Cause) -> Skipped {
+    Skipped { rung, reason: SkipReason::Unavailable(cause) }
 }
 
 /// Whether a source would work here, and this program was built without it.
@@ -237,12 +225,12 @@ fn is_not_built(rung: Rung, machine: &Machine) -> bool {
 fn rung_works(candidate: &Candidate, machine: &Machine) -> Result<(), Skipped> {
     let rung = candidate.rung;
     let Some(state) = machine.ladder.state(rung) else {
-        return Err(unsuited(rung, format!("there is no source {rung} here")));
+        return Err(Skipped { rung, reason: SkipReason::NoSuchSource(rung) });
     };
     match (state.works, state.causes.first()) {
         (Works::Yes | Works::Partly, _) => Ok(()),
-        (_, Some(cause)) => Err(unavailable(rung, cause)),
-        (works, None) => Err(unsuited(rung, works.word().to_owned())),
+        (_, Some(cause)) => Err(unavailable(rung, cause.clone())),
+        (works, None) => Err(Skipped { rung, reason: SkipReason::DoesNotWork(works) }),
     }
 }
 
@@ -252,9 +240,8 @@ fn has_counters(candidate: &Candidate, machine: &Machine) -> Result<(), Skipped>
     let homeless = parts.find(|part| is_without_counter(part, machine));
     let Some(part) = homeless else { return Ok(()) };
     let counters = part.ways.iter().filter_map(|way| way.0).fold(CounterMask::EMPTY, CounterMask::or);
-    let reason =
-        format!("it can only use {}, which {} does not have free", counter_words(counters), part.pmu);
-    Err(unsuited(candidate.rung, reason))
+    let reason = SkipReason::NoFreeCounter { counters, pmu: part.pmu.to_owned() };
+    Err(Skipped { rung: candidate.rung, reason })
 }
 
 fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), Cause> {
@@ -288,17 +275,11 @@ mod tests {
     fn a_source_that_does_not_work_is_skipped_with_its_reason() {
         let mut machine = machine();
         let paranoid = Cause::new(CauseKind::NoPermission, "kernel.perf_event_paranoid is 3");
-        machine.ladder.perf_software = Err(paranoid);
+        machine.ladder.perf_software = Err(paranoid.clone());
         let lines = route(vec![software_event("page-faults")], &machine, &Intent::default());
         assert_eq!(lines[0].candidate().unwrap().rung, Rung::Os);
-        assert_eq!(
-            lines[0].skipped,
-            [Skipped {
-                rung: Rung::Perf,
-                reason: "kernel.perf_event_paranoid is 3".to_owned(),
-                cause: SkipCause::Unavailable { kind: CauseKind::NoPermission, remedy: None },
-            }]
-        );
+        let reason = SkipReason::Unavailable(paranoid);
+        assert_eq!(lines[0].skipped, [Skipped { rung: Rung::Perf, reason }]);
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use cyclometer_core::plan::{Counted, Intent, IntentSubject, Outcome, PlanLine, SkipCause, Skipped};
+use cyclometer_core::plan::{Counted, Intent, IntentSubject, Outcome, PlanLine};
+use cyclometer_core::skipped::{SkipReason, Skipped};
 use cyclometer_core::{Candidate, Error, ErrorKind, Event, Modes, Recovery, Result, Rung};
 
 /// Counts of the software PMU can be read this often at most: each reading stops the program at a point where
 /// its counts are whole.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-const TOO_OFTEN: &str = "the software PMU is read every 10 ms at most";
+const TOO_OFTEN: SkipReason = SkipReason::IntervalTooShort { shortest: SHORTEST_INTERVAL };
 
 /// Why the software PMU would not count this event in this session on any machine, if so.
 pub(crate) fn fits(
@@ -18,25 +19,19 @@ pub(crate) fn fits(
     intent: &Intent,
 ) -> std::result::Result<(), Skipped> {
     let reason = match candidate.modes {
-        _ if intent.subject == IntentSubject::Running => "the software PMU counts commands that it starts",
-        modes if modes != Some(Modes::USER) => "the software PMU sees user mode only",
-        _ if event.modifiers.guest_only => "the software PMU sees no guests",
-        _ if intent.begun => "the runs under the software PMU are over",
-        _ if intent.subject == IntentSubject::Regions => {
-            let reason = "the software PMU counts regions of programs that it runs";
-            return Err(skipped(SkipCause::NotStartedBySource, reason));
-        }
-        _ if !is_wanted(event, intent) => {
-            let reason = "a single run is not translated unless an event is asked for by name";
-            return Err(skipped(SkipCause::NotRequested, reason));
-        }
+        _ if intent.subject == IntentSubject::Running => SkipReason::StartsCommands,
+        modes if modes != Some(Modes::USER) => SkipReason::SeesUserMode,
+        _ if event.modifiers.guest_only => SkipReason::SeesNoGuests,
+        _ if intent.begun => SkipReason::TranslatedRunsOver,
+        _ if intent.subject == IntentSubject::Regions => SkipReason::NotStartedBySource,
+        _ if !is_wanted(event, intent) => SkipReason::TranslationOnRequest,
         _ => return Ok(()),
     };
-    Err(skipped(SkipCause::Unsuited, reason))
+    Err(skipped(reason))
 }
 
-fn skipped(cause: SkipCause, reason: &str) -> Skipped {
-    Skipped { rung: Rung::Soft, reason: reason.to_owned(), cause }
+fn skipped(reason: SkipReason) -> Skipped {
+    Skipped { rung: Rung::Soft, reason }
 }
 
 /// A command is never run differently without being told: one run is translated only when something asks for
@@ -48,9 +43,7 @@ fn is_wanted(event: &Event, intent: &Intent) -> bool {
 /// Why the software PMU, where it works, does not count with this interval, if so.
 pub(crate) fn is_read_in_time(intent: &Intent) -> std::result::Result<(), Skipped> {
     match intent.interval {
-        Some(interval) if interval < SHORTEST_INTERVAL => {
-            Err(skipped(SkipCause::IntervalTooShort, TOO_OFTEN))
-        }
+        Some(interval) if interval < SHORTEST_INTERVAL => Err(skipped(TOO_OFTEN)),
         _ => Ok(()),
     }
 }
@@ -62,7 +55,9 @@ pub(crate) fn is_read_in_time(intent: &Intent) -> std::result::Result<(), Skippe
 /// `ErrorKind::InvalidInput` naming the event and the limit.
 pub(crate) fn refuse_short_interval(lines: &[PlanLine]) -> Result<()> {
     let too_often = |line: &&PlanLine| {
-        let skipped = line.skipped.iter().any(|skipped| skipped.cause == SkipCause::IntervalTooShort);
+        let is_of_interval =
+            |skipped: &Skipped| matches!(skipped.reason, SkipReason::IntervalTooShort { .. });
+        let skipped = line.skipped.iter().any(is_of_interval);
         line.event.requested && skipped && matches!(line.outcome, Outcome::NotCounted(_))
     };
     match lines.iter().find(too_often) {
@@ -81,7 +76,7 @@ mod tests {
     use crate::plan;
     use crate::testing::{core_event, machine_with_soft, portable_event, soft_event, with_modes};
     use cyclometer_core::ladder::{Cause, CauseKind};
-    use cyclometer_core::{Machine, Plan};
+    use cyclometer_core::{Machine, Plan, RefusalKind};
 
     /// A virtual machine without a PMU where the software PMU works.
     fn vm() -> Machine {
@@ -111,7 +106,10 @@ mod tests {
         let plan = planned(portable_event("instructions"), runs(1));
         let line = &plan.lines[0];
         assert_eq!(line.candidate().unwrap().rung, Rung::Soft);
-        assert_eq!((line.skipped[0].rung, line.skipped[0].reason.as_str()), (Rung::Perf, "no PMU"));
+        assert_eq!(
+            (line.skipped[0].rung, line.skipped[0].reason.to_string().as_str()),
+            (Rung::Perf, "no PMU")
+        );
         let best = cyclometer_core::Rung::Perf;
         let on_hardware = crate::plan(vec![portable_event("i")], &machine_with_soft(), runs(1)).unwrap();
         assert_eq!(on_hardware.lines[0].candidate().unwrap().rung, best);
@@ -188,9 +186,10 @@ mod tests {
     #[test]
     fn another_reason_of_the_same_words_is_no_short_interval() {
         let mut plan = planned(with_modes(soft_event("calls"), Modes::KERNEL), runs(1));
-        plan.lines[0].skipped[0].reason = TOO_OFTEN.to_owned();
+        let (kind, text) = (RefusalKind::Other, TOO_OFTEN.to_string());
+        plan.lines[0].skipped[0] = skipped(SkipReason::Refused { kind, text });
         assert!(refuse_short_interval(&plan.lines).is_ok());
-        plan.lines[0].skipped[0] = skipped(SkipCause::IntervalTooShort, "reads cost too much");
+        plan.lines[0].skipped[0] = skipped(TOO_OFTEN);
         assert!(refuse_short_interval(&plan.lines).is_err());
     }
 

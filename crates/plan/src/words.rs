@@ -1,7 +1,5 @@
 //! Why there are no fewer passes, and why events cannot be counted at the same time, in words.
 
-use cyclometer_core::CounterMask;
-
 use crate::passes::{Because, Certificate, Conflict};
 
 /// Names that are spelled out before the rest is counted.
@@ -44,7 +42,7 @@ impl ProblemNames<'_> {
                     _ => format!(" take {} places and", events.len()),
                 };
                 let events = format!("{}{}", number(each.len(), "event"), self.of_pmu(*pmu));
-                format!("{events}{places} can only use {}", counter_words(*counters))
+                format!("{events}{places} can only use {}", counters.in_words())
             }
             Certificate::Registers { pmu, registers, events } => {
                 let names: Vec<&str> = registers.iter().map(|register| register.name()).collect();
@@ -66,7 +64,7 @@ impl ProblemNames<'_> {
             }
             Certificate::Crowded { pmu, counters, sets, at_most } => {
                 let (sets, groups) = (sets.len(), number(*at_most, "group"));
-                let counters = counter_words(*counters);
+                let counters = counters.in_words();
                 format!("of {sets} groups{} no more than {groups} fit on {counters}", self.of_pmu(*pmu))
             }
             Certificate::Searched { .. } => "every way to place the events in fewer was tried".to_owned(),
@@ -99,12 +97,12 @@ impl ProblemNames<'_> {
         let events = self.listed(&conflict.events);
         match &conflict.because {
             Because::Counters { pmu, counters, places } if *places > conflict.events.len() => {
-                let counters = counter_words(*counters);
+                let counters = counters.in_words();
                 format!("{events} take {places} places and can only use {counters}{}", self.of_pmu(*pmu))
             }
             Because::Counters { pmu, counters, .. } => {
                 let each = if confined.len() > 2 { "can each" } else { "can both" };
-                let counters = counter_words(*counters);
+                let counters = counters.in_words();
                 format!("{} {each} only use {counters}{}", self.listed(confined), self.of_pmu(*pmu))
             }
             Because::Registers { registers, .. } => {
@@ -146,12 +144,6 @@ fn divided(wanted: usize, places: usize) -> String {
         _ if wanted.is_multiple_of(places) => format!("{wanted} / {places} = {passes}"),
         _ => format!("{wanted} / {places} = {:.1}, so {passes}", wanted as f64 / places as f64),
     }
-}
-
-/// `counter 7`, `counters 0-3, fixed 1`.
-pub fn counter_words(counters: CounterMask) -> String {
-    let noun = if counters.len() == 1 { "counter" } else { "counters" };
-    format!("{noun} {counters}")
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -61,7 +61,7 @@ impl ByCode {
         let is_left_out = |line: &&LineSummary| {
             line.rung == Some(Rung::Soft) && !counts.slots.contains(&line.slot) && missing.is_none()
         };
-        let unpathed = unpathed(&counts, &events);
+        let unpathed = unpathed(&counts);
         let left_out = summary.lines.iter().filter(is_left_out);
         let left_out =
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
@@ -265,8 +265,7 @@ impl ByCode {
 
     /// The instructions of a row, if they are counted.
     fn instructions(&self, row: &CountsOfCode) -> Option<u64> {
-        let slot = self.events.iter().position(|event| is_instructions(event))?;
-        row.counts.get(slot).copied()
+        row.counts.get(self.counts.instructions_column()?).copied()
     }
 
     /// The share of the first event.
@@ -339,7 +338,8 @@ impl ByCode {
             let slots = self.counts.slots.iter().zip(&row.counts);
             slots.filter_map(move |(slot, count)| {
                 let line = summary.lines.iter().find(|line| line.slot == *slot)?;
-                let further = of_instructions.as_ref().map(|fields| match is_instructions(&line.name) {
+                let counts_instructions = self.counts.instructions.contains(slot);
+                let further = of_instructions.as_ref().map(|fields| match counts_instructions {
                     true => fields.clone(),
                     false => Default::default(),
                 });
@@ -357,11 +357,6 @@ fn share_of(count: u64, total: u64) -> String {
     format!("{:.1} %", 100.0 * count as f64 / total.max(1) as f64)
 }
 
-/// Whether an event is the one that call paths have.
-pub fn is_instructions(event: &str) -> bool {
-    event.split(':').next() == Some("instructions")
-}
-
 /// Counts with a row for each function that was entered, and may have executed nothing there.
 fn with_entered_rows(mut counts: CountsByCode) -> CountsByCode {
     let Some(graph) = &counts.graph else { return counts };
@@ -374,10 +369,9 @@ fn with_entered_rows(mut counts: CountsByCode) -> CountsByCode {
 }
 
 /// A note, where the call paths do not have all instructions.
-fn unpathed(counts: &CountsByCode, events: &[String]) -> Option<String> {
+fn unpathed(counts: &CountsByCode) -> Option<String> {
     let graph = counts.graph.as_ref()?;
-    let slot = events.iter().position(|event| is_instructions(event))?;
-    let all = (*counts.totals.get(slot)?)?;
+    let all = (*counts.totals.get(counts.instructions_column()?)?)?;
     let text = format!(
         "inclusive counts have {} of {} instructions",
         units::grouped(graph.total as f64),

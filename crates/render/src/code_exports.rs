@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use cyclometer_toolkit::symbols::{CallGraph, CallPathNode, CodeName, CountsByCode, CountsOfCode, Grouping};
 
-use crate::by_code::{ByCode, base, file_of, is_instructions};
+use crate::by_code::{ByCode, base, file_of};
 use crate::call_paths;
 use crate::code_names::{JIT, NO_FILE, file_label};
 use crate::plot::flame_graph::{self, FlamePath};
@@ -37,7 +37,7 @@ struct CallgrindFile {
 impl CallgrindFile {
     fn of(by_code: &ByCode, results: &Results<'_>) -> String {
         let (counts, mut names) = (by_code.counts(), by_code.events());
-        let instructions = names.iter().position(|name| is_instructions(name));
+        let instructions = counts.instructions_column();
         let graph = counts.graph.as_ref().and_then(|graph| Some((graph, instructions?)));
         let columns = match graph {
             Some((_, slot)) => slot..slot + 1,

@@ -1,6 +1,5 @@
 //! Events with their bits, for people and as JSON.
 
-use cyclometer_toolkit::EventTables;
 use cyclometer_toolkit::arch::{Coded, EncodeError, RegisterWrite, apple};
 use cyclometer_toolkit::catalogue::encode::{EventEncoding, RAW, device};
 use cyclometer_toolkit::catalogue::glossary;
@@ -8,6 +7,7 @@ use cyclometer_toolkit::catalogue::select::chip;
 use cyclometer_toolkit::catalogue::table::{Cpu, Entry};
 use cyclometer_toolkit::core::pmu::{ConfigWords, Family};
 use cyclometer_toolkit::core::{EventCode, Modes};
+use cyclometer_toolkit::{EventTables, event_description};
 use serde_json::{Value, json};
 
 use crate::counters::{counters, fixed, numbers};
@@ -51,10 +51,11 @@ fn counted(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>, tables: &EventTables) ->
     if !has(&entry, &code) {
         return changed(cpu, &entry, &code);
     }
-    let text = tables.describe(entry.name(), cpu);
-    let general = text.strip_suffix(", on a general counter");
-    let on_fixed = encoding.counters.fixed_bits() != 0;
-    general.filter(|_| on_fixed).map_or_else(|| text.clone(), str::to_owned)
+    let description = event_description(tables, entry.name(), cpu);
+    match encoding.counters.fixed_bits() {
+        0 => description.to_string(),
+        _ => description.words,
+    }
 }
 
 /// Whether an event is counted by this code.

@@ -1,8 +1,9 @@
 //! The lines below the table: how the session ended, what was not counted, footnotes.
 
 use cyclometer_toolkit::core::ladder::{Cause, CauseKind, RungState, Works};
-use cyclometer_toolkit::core::plan::{Multiplex, Outcome, SkipCause};
+use cyclometer_toolkit::core::plan::{Multiplex, Outcome};
 use cyclometer_toolkit::core::report::FallbackStep;
+use cyclometer_toolkit::core::skipped::SkipReason;
 use cyclometer_toolkit::core::syntax::{Selector, parse_event};
 use cyclometer_toolkit::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
 use cyclometer_toolkit::stats::{DroppedRun, Failures, LineSummary, RunValue};
@@ -197,7 +198,7 @@ fn could_translate(results: &Results<'_>) -> bool {
     let intent = &results.report.plan.intent;
     let left_out = |line: &LineSummary| {
         let soft = line.skipped.iter().find(|skipped| skipped.rung == Rung::Soft);
-        soft.is_some_and(|skipped| skipped.cause == SkipCause::NotRequested)
+        soft.is_some_and(|skipped| skipped.reason == SkipReason::TranslationOnRequest)
     };
     intent.subject.is_command()
         && intent.interval.is_none()

@@ -136,7 +136,8 @@ fn target_json(target: Option<&Target>) -> Value {
 fn several_json(targets: &[Target]) -> Value {
     let each: Vec<Value> = targets.iter().map(|target| target_json(Some(target))).collect();
     let ids: Vec<&Value> = each.iter().map(|target| &target["id"]).collect();
-    let kind = if each.iter().any(|target| target["kind"] == "thread") { "threads" } else { "processes" };
+    let is_thread = |target: &Target| matches!(target, Target::Thread(_));
+    let kind = if targets.iter().any(is_thread) { "threads" } else { "processes" };
     json!({ "kind": kind, "id": null, "ids": ids, "cpus": null, "path": null })
 }
 
@@ -175,7 +176,8 @@ fn run(run: &Run) -> Value {
 }
 
 fn metric(line: &LineSummary) -> Value {
-    let skipped = line.skipped.iter().map(|s| json!({ "source": s.rung.word(), "reason": s.reason }));
+    let skipped =
+        line.skipped.iter().map(|s| json!({ "source": s.rung.word(), "reason": s.reason.to_string() }));
     let mut out = json!({
         "name": line.name,
         "event": line.event,

@@ -88,7 +88,7 @@ fn object(cpu: &Cpu<'_>, register: Register) -> Value {
             Some(Access::Write { .. }) => "write",
         },
         "writable": format!("{:#x}", access.map_or(0, Access::writable)),
-        "needs": register.presence().needs,
+        "needs": register.presence().needs.unwrap_or_default(),
         "source": register.source(),
         "fields": layout(&chip, register).iter().map(field_object).collect::<Vec<_>>(),
     })
@@ -105,7 +105,7 @@ fn field_object(field: &FieldSpec) -> Value {
         "meaning": field.meaning,
         "ignored": field.kind == FieldKind::Ignored,
         "values": field.values.iter().map(value).collect::<Vec<_>>(),
-        "needs": field.presence.needs,
+        "needs": field.presence.needs.unwrap_or_default(),
         "source": field.source,
     })
 }

@@ -1,7 +1,7 @@
 //! The result of a self-test, for people and as JSON by `schemas/selftest-1.json`.
 
 use cyclometer_toolkit::Machine;
-use cyclometer_toolkit::selftest::{EventVerdict, Examined, Finding, Measurement, Section};
+use cyclometer_toolkit::selftest::{EventVerdict, Examined, Finding, Measurement, Section, SectionKind};
 use serde_json::{Value, json};
 
 use crate::paint::{Paint, Style};
@@ -31,11 +31,11 @@ pub fn render(examined: &Examined, machine: &Machine, verbose: bool, paint: Pain
 
 fn title(section: &Section) -> String {
     let what = match (section.kind, &section.pmu) {
-        ("hardware", None) => "this PMU, user mode, on one thread".to_owned(),
-        ("hardware", Some(pmu)) => format!("{}, user mode, on one thread", clean(pmu)),
-        ("software", _) => "the kernel's software events".to_owned(),
-        ("accounts", _) => "macOS's sums of a thread, user and kernel mode".to_owned(),
-        _ => "the software PMU".to_owned(),
+        (SectionKind::Hardware, None) => "this PMU, user mode, on one thread".to_owned(),
+        (SectionKind::Hardware, Some(pmu)) => format!("{}, user mode, on one thread", clean(pmu)),
+        (SectionKind::Software, _) => "the kernel's software events".to_owned(),
+        (SectionKind::Accounts, _) => "macOS's sums of a thread, user and kernel mode".to_owned(),
+        (SectionKind::Translated, _) => "the software PMU".to_owned(),
     };
     format!("{what} ({})", section.rung)
 }
@@ -117,7 +117,11 @@ fn conclusion(examined: &Examined, paint: Paint) -> String {
     for section in examined.sections.iter().filter(|section| section.absent.is_none()) {
         out += &trusted(section, paint);
     }
-    if examined.sections.iter().any(|section| section.kind == "hardware" && section.absent.is_some()) {
+    if examined
+        .sections
+        .iter()
+        .any(|section| section.kind == SectionKind::Hardware && section.absent.is_some())
+    {
         out += "No PMU was tested.\n";
     }
     if let Some(signal) = examined.interrupted {
@@ -128,11 +132,11 @@ fn conclusion(examined: &Examined, paint: Paint) -> String {
 
 fn trusted(section: &Section, paint: Paint) -> String {
     let who = match (section.kind, &section.pmu) {
-        ("hardware", None) => "This PMU".to_owned(),
-        ("hardware", Some(pmu)) => clean(pmu),
-        ("software", _) => "The kernel".to_owned(),
-        ("accounts", _) => "The account of macOS".to_owned(),
-        _ => "The software PMU".to_owned(),
+        (SectionKind::Hardware, None) => "This PMU".to_owned(),
+        (SectionKind::Hardware, Some(pmu)) => clean(pmu),
+        (SectionKind::Software, _) => "The kernel".to_owned(),
+        (SectionKind::Accounts, _) => "The account of macOS".to_owned(),
+        (SectionKind::Translated, _) => "The software PMU".to_owned(),
     };
     let names = |verdicts: &[EventVerdict]| {
         let is = |finding: &&Finding| verdicts.contains(&finding.verdict);
@@ -180,7 +184,7 @@ pub fn json(examined: &Examined, machine: &Machine) -> Value {
 
 fn section_json(section: &Section) -> Value {
     json!({
-        "kind": section.kind,
+        "kind": section.kind.word(),
         "source": section.rung.word(),
         "pmu": section.pmu,
         "absent": section.absent,
@@ -239,10 +243,16 @@ mod tests {
             finding("node-loads", EventVerdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
             finding("bus-cycles", EventVerdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
         ];
-        let hardware = Section { kind: "hardware", rung: Rung::Perf, pmu: None, absent: None, findings };
+        let hardware =
+            Section { kind: SectionKind::Hardware, rung: Rung::Perf, pmu: None, absent: None, findings };
         let absent = Some("the tracer\u{1b}[2J is forbidden".to_owned());
-        let translated =
-            Section { kind: "translated", rung: Rung::Soft, pmu: None, absent, findings: Vec::new() };
+        let translated = Section {
+            kind: SectionKind::Translated,
+            rung: Rung::Soft,
+            pmu: None,
+            absent,
+            findings: Vec::new(),
+        };
         Examined { sections: vec![hardware, translated], interrupted: None }
     }
 
@@ -261,7 +271,7 @@ mod tests {
     fn a_reason_that_all_events_have_is_told_to_everybody() {
         let denied = |name| finding(name, EventVerdict::NotCounted, "not permitted on this thread (EACCES)");
         let section = Section {
-            kind: "software",
+            kind: SectionKind::Software,
             findings: vec![denied("task-clock"), denied("page-faults")],
             ..examined().sections[0].clone()
         };

@@ -369,12 +369,11 @@ fn source_note(line: &LineSummary) -> String {
         (Some(rung), Some(resolution)) => format!("{rung}: {}, scope {}", clean(resolution), line.scope),
         _ => String::new(),
     };
-    let said = |reason: &str| line.reason.as_deref() == Some(reason);
-    let skipped = line
-        .skipped
-        .iter()
-        .filter(|other| !said(&other.reason))
-        .map(|other| format!("not {}: {}", other.rung, clean(&other.reason)));
+    let skipped = line.skipped.iter().filter_map(|other| {
+        let reason = other.reason.to_string();
+        let is_said = line.reason.as_ref() == Some(&reason);
+        (!is_said).then(|| format!("not {}: {}", other.rung, clean(&reason)))
+    });
     join([chosen].into_iter().chain(skipped).collect())
 }
 
@@ -720,23 +719,24 @@ mod tests {
     #[test]
     fn how_to_count_is_said_where_the_software_pmu_works_and_was_not_asked() {
         use cyclometer_toolkit::core::Rung;
-        use cyclometer_toolkit::core::plan::{SkipCause, Skipped};
+        use cyclometer_toolkit::core::skipped::{SkipReason, Skipped};
         let hinted = |show: &Show| {
             let text = show.show(|results| render(results, false, Paint::NONE));
             text.contains("to count instructions exactly, by translation: -e instructions, or -r 3")
         };
-        let left_out = |cause| Skipped { rung: Rung::Soft, reason: "a single run".to_owned(), cause };
+        let left_out = |reason| Skipped { rung: Rung::Soft, reason };
         let mut show = one_run();
         show.machine = vm_with_soft();
         assert!(!hinted(&show), "the software PMU was not among the sources");
-        show.report.plan.lines[6].skipped.push(left_out(SkipCause::NotRequested));
+        show.report.plan.lines[6].skipped.push(left_out(SkipReason::TranslationOnRequest));
         assert!(hinted(&show));
         show.report.plan.intent.subject = IntentSubject::Running;
         assert!(!hinted(&show), "it counts commands only");
         show.report.plan.intent.subject = IntentSubject::Command;
-        show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Refused(RefusalKind::TargetNotSupported));
+        let (kind, text) = (RefusalKind::TargetNotSupported, "a setuid program".to_owned());
+        show.report.plan.lines[6].skipped[0] = left_out(SkipReason::Refused { kind, text });
         assert!(!hinted(&show), "it was asked, and refused");
-        show.report.plan.lines[6].skipped[0] = left_out(SkipCause::Unsuited);
+        show.report.plan.lines[6].skipped[0] = left_out(SkipReason::SeesUserMode);
         assert!(!hinted(&show), "a request would change nothing");
     }
 

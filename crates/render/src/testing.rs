@@ -522,7 +522,7 @@ pub fn summands() -> Show {
 fn of_parts(name: &str, candidate: Candidate, parts: &[(&str, u64, u64)]) -> Show {
     let of_part = |(part, (pmu, raw, running)): (usize, &(&str, u64, u64))| {
         let mut cell = timed(0, *raw, 100_000_000, *running);
-        (cell.at.part, cell.at.pmu) = (part, (*pmu).to_owned());
+        (cell.at.part, cell.at.pmu) = (part, Some((*pmu).to_owned()));
         cell
     };
     let cells = parts.iter().enumerate().map(of_part).collect();

@@ -85,7 +85,7 @@ fn is_kernels_own(event: &Event) -> bool {
 mod tests {
     use super::*;
     use cyclometer_core::event::PerfEvent;
-    use cyclometer_core::plan::{SkipCause, Skipped};
+    use cyclometer_core::skipped::{SkipReason, Skipped};
     use cyclometer_core::{Candidate, Count, CpuSet, Modes, Provenance, Unit};
 
     fn denied(by: Rung, class: PerfClass, modes: Option<Modes>) -> PlanLine {
@@ -93,8 +93,8 @@ mod tests {
         let event =
             Event::new("e", Unit::Count, vec![Candidate::perf(vec![part], Provenance::Hardware, modes)]);
         let reason = "not permitted".to_owned();
-        let cause = SkipCause::Refused(RefusalKind::NoPermission);
-        let skipped = vec![Skipped { rung: by, reason: reason.clone(), cause }];
+        let refused = SkipReason::Refused { kind: RefusalKind::NoPermission, text: reason.clone() };
+        let skipped = vec![Skipped { rung: by, reason: refused }];
         PlanLine { event, outcome: Outcome::NotCounted(Count::NotCounted { reason }), skipped }
     }
 

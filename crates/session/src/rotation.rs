@@ -442,7 +442,7 @@ mod tests {
     }
 
     fn cell(slot: usize, part: usize, tid: Option<u32>, raw: u64, times: (u64, u64)) -> Cell {
-        let at = At { part, pmu: format!("pmu{part}"), cpu: None, tid };
+        let at = At { part, pmu: Some(format!("pmu{part}")), cpu: None, tid };
         Cell { at, ..Cell::new(SlotId(slot), raw, times.0, times.1) }
     }
 
@@ -450,7 +450,7 @@ mod tests {
     fn the_summands_of_a_sum_add_up_while_both_were_on_a_counter() {
         let on_pmu = |part, raw, times| {
             let mut cell = cell(0, part, None, raw, times);
-            cell.at.pmu = "cpu".to_owned();
+            cell.at.pmu = Some("cpu".to_owned());
             cell
         };
         let mut last = Last::default();
@@ -482,7 +482,7 @@ mod tests {
     }
 
     fn summand(part: usize, raw: u64, time_ns: u64) -> Cell {
-        let at = At { part, pmu: "cpu".to_owned(), ..At::default() };
+        let at = At { part, pmu: Some("cpu".to_owned()), ..At::default() };
         Cell { at, ..Cell::new(SlotId(0), raw, time_ns, time_ns) }
     }
 

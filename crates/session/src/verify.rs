@@ -137,13 +137,13 @@ const WHOLE: f64 = 0.9;
 /// Events that were not on a counter while others of the same PMU were: by what the kernel tells, and by a
 /// zero that cannot be. A PMU on which nothing ran, such as that of another core type, is not judged.
 fn stuck(slots: &[Slot], reading: &Reading, is_never_zero: impl Fn(&Slot) -> bool) -> Vec<SlotId> {
-    let mut most: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut most: BTreeMap<Option<&str>, f64> = BTreeMap::new();
     for cell in &reading.cells {
-        let best = most.entry(cell.at.pmu.as_str()).or_default();
+        let best = most.entry(cell.at.pmu.as_deref()).or_default();
         *best = best.max(share(cell));
     }
     let missed = |slot: &Slot, cell: &Cell| {
-        let best = most.get(cell.at.pmu.as_str()).copied().unwrap_or_default();
+        let best = most.get(&cell.at.pmu.as_deref()).copied().unwrap_or_default();
         let is_zero = cell.raw == 0 && is_never_zero(slot);
         best > 0.0 && (share(cell) < WHOLE * best || is_zero)
     };
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn cell(slot: usize, pmu: &str, raw: u64, running: u64) -> Cell {
-        let at = At { pmu: pmu.to_owned(), ..At::default() };
+        let at = At { pmu: Some(pmu.to_owned()), ..At::default() };
         Cell { at, ..Cell::new(SlotId(slot), raw, 100_000, running) }
     }
 

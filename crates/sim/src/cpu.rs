@@ -149,7 +149,7 @@ impl SimulatedCpu {
             R::EnableClear => self.written.of_arm(R::EnableSet),
             R::InterruptClear => self.written.of_arm(R::InterruptSet),
             R::Control => {
-                let counters = u64::from(self.model.chip.counters.general_bits().count_ones());
+                let counters = u64::from(self.model.chip.counters.known().general_bits().count_ones());
                 self.written.of_arm(register) | counters << arm::PMCR_N_SHIFT
             }
             R::CommonEvents0 => self.common_events(0),

@@ -1,6 +1,6 @@
 //! The chips that are simulated: their facts, and what their events count.
 
-use cyclometer_arch::{Chip, x86_event_number};
+use cyclometer_arch::{Chip, ChipCounters, x86_event_number};
 use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer_core::machine::{self, Architecture, Capabilities, CoreType, CpuId, Os, PmuFacts, Vendor};
@@ -60,7 +60,7 @@ impl Model {
         let cpus: CpuSet = (0..cpus.max(1)).collect();
         let none =
             || Err(Cause::new(CauseKind::OtherSystem, "a simulated machine has its PMU and nothing else"));
-        let counters = self.chip.counters;
+        let counters = self.chip.counters.known();
         let core = CoreType {
             cpu_id: Some(self.id.to_owned()),
             microarchitecture: None,
@@ -152,7 +152,7 @@ impl Model {
 
     /// Its counters.
     pub(crate) fn counters(&self) -> impl Iterator<Item = CounterId> {
-        self.chip.counters.iter()
+        self.chip.counters.known().iter()
     }
 
     /// The first cycle that is not before a moment: its time, rounded down to nanoseconds, is not before it
@@ -191,7 +191,7 @@ const fn apple(
         pmu_version: None,
         selector_bits: Some(selector_bits),
         counter_width: Some(CounterWidth { bits: width, overflow_bit: width - 1 }),
-        counters: CounterMask::from_bits(0x3fc, 0b11),
+        counters: ChipCounters::of(CounterMask::from_bits(0x3fc, 0b11)),
     };
     Model { id, chip, mhz, skid_cycles: SKID_ARM, events, fixed: APPLE_FIXED, extra: &[], metrics: 0 }
 }
@@ -213,7 +213,7 @@ const fn intel(
         pmu_version: Some(version),
         selector_bits: Some(8),
         counter_width: Some(CounterWidth::carrying(48)),
-        counters,
+        counters: ChipCounters::of(counters),
     };
     Model { id, chip, mhz: 3000, skid_cycles: SKID_INTEL, events, fixed, extra: INTEL_EXTRA, metrics }
 }
@@ -224,7 +224,7 @@ const fn amd(id: &'static str, version: u32, events: &'static [EventSemantics]) 
         pmu_version: Some(version),
         selector_bits: Some(12),
         counter_width: Some(CounterWidth::carrying(48)),
-        counters: CounterMask::first(6, 0),
+        counters: ChipCounters::of(CounterMask::first(6, 0)),
     };
     Model { id, chip, mhz: 3400, skid_cycles: SKID_AMD, events, fixed: &[], extra: &[], metrics: 0 }
 }
@@ -236,7 +236,7 @@ const NEOVERSE_N1: Model = Model {
         pmu_version: Some(3),
         selector_bits: Some(16),
         counter_width: Some(CounterWidth::carrying(32)),
-        counters: CounterMask::from_bits(0x3f, 1 << 31),
+        counters: ChipCounters::of(CounterMask::from_bits(0x3f, 1 << 31)),
     },
     mhz: 3000,
     skid_cycles: SKID_ARM,

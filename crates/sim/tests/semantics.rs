@@ -75,7 +75,7 @@ fn a_code_has_its_select_and_unit_mask_on_every_family() {
         assert_eq!(model(id).code(select, umask), code, "{id}");
         assert_eq!(model(id).select(code), (select, umask), "{id}");
         let mut machine = machine(id, &format!("{code:#x} counters=0x3f counts loads"));
-        let counter = model(id).chip.counters.general_bits().trailing_zeros() as u8;
+        let counter = model(id).chip.counters.known().general_bits().trailing_zeros() as u8;
         let program = program(&machine, &[on(counter, select, umask)]);
         start(&mut machine, 0, &program);
         machine.spawn(Workload::iterations(copying(), 500), &[0]).unwrap();

@@ -195,7 +195,7 @@ mod tests {
         let gauge = |integral, ns| {
             let mut cell = cell(SLOT, integral, ns, ns);
             (cell.at.pmu, cell.partial) =
-                ("nvidia0".to_owned(), Some("nvidia0 sampled 9 times, 1 W to 7 W".to_owned()));
+                (Some("nvidia0".to_owned()), Some("nvidia0 sampled 9 times, 1 W to 7 W".to_owned()));
             reading(vec![cell])
         };
         let part = GpuPart { quantity: GpuQuantity::Power, place: GpuPlace::Nvml(None) };

@@ -1,7 +1,7 @@
 //! One event over all runs: its values, with statistics.
 
 use cyclometer_core::event::Unit;
-use cyclometer_core::plan::Skipped;
+use cyclometer_core::skipped::Skipped;
 use cyclometer_core::{Count, Interval, LaunchKind, Modes, Provenance, Rung, Scope, SlotId, Verdict};
 
 use crate::statistics::Statistics;

@@ -422,7 +422,7 @@ mod tests {
         let mut one = run(0, 0, &[]);
         for (part, pmu, raw, running) in [(0, "cpu_core", 70, 7_500_000), (1, "cpu_atom", 30, 2_500_000)] {
             let mut cell = cell(SlotId(0), raw, 10_000_000, running);
-            (cell.at.part, cell.at.pmu) = (part, pmu.into());
+            (cell.at.part, cell.at.pmu) = (part, Some(pmu.into()));
             one.reading.cells.push(cell);
         }
         let summary = summarise(&report(vec![hardware("cycles", 2)], vec![pass(&[0])], vec![one]));

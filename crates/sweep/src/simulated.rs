@@ -49,7 +49,8 @@ impl SimulatedTarget {
                 activity(kernel, cycles, &mut random)
             })
             .collect();
-        let counters = model.chip.counters.iter().filter(|counter| matches!(counter, CounterId::General(_)));
+        let counters =
+            model.chip.counters.known().iter().filter(|counter| matches!(counter, CounterId::General(_)));
         let counters = counters.collect();
         SimulatedTarget { model, settings, semantics, activities, counters, running: None }
     }

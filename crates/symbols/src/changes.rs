@@ -40,13 +40,6 @@ impl CodeSeries {
         CodeSeries { grouping, events, runs: 0, rows, left_out, notes }
     }
 
-    /// Adds the notes of a file that has them as texts.
-    pub fn read_notes(&mut self, notes: Vec<String>) {
-        let events = notes.iter().filter_map(|note| note.split_once(NOT_COMPARED));
-        self.left_out.extend(events.map(|(event, _)| event.to_owned()));
-        self.notes.extend(notes);
-    }
-
     /// Adds a run. Code that it did not execute has a count of zero in it.
     pub fn add(&mut self, run: CountsByCode) {
         let none = || vec![0; self.events.len()];
@@ -72,12 +65,9 @@ impl CodeSeries {
     }
 }
 
-/// Stands behind the name of an event that is left out, in notes.
-const NOT_COMPARED: &str = " is not compared by code: ";
-
 /// The note on an event that is left out, with the reason.
 pub fn left_out_note(event: &str, reason: &str) -> String {
-    format!("{event}{NOT_COMPARED}{reason}")
+    format!("{event} is not compared by code: {reason}")
 }
 
 /// How the code of two commands was matched.
@@ -389,6 +379,7 @@ mod tests {
         CountsByCode {
             grouping: Grouping::Function,
             slots: Vec::new(),
+            instructions: Vec::new(),
             rows: rows.collect(),
             totals: Vec::new(),
             calls: Vec::new(),

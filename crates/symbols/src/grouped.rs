@@ -52,6 +52,8 @@ pub struct CountsByCode {
     pub grouping: Grouping,
     /// The slots, in the order of [`CountsOfCode::counts`].
     pub slots: Vec<SlotId>,
+    /// Those of the slots that count instructions, which call paths count too.
+    pub instructions: Vec<SlotId>,
     /// A row for each, largest first. Their counts add up to [`CountsByCode::totals`].
     pub rows: Vec<CountsOfCode>,
     /// The sum over all rows of each slot; `None` where it does not fit in 64 bits.
@@ -62,6 +64,13 @@ pub struct CountsByCode {
     pub graph: Option<CallGraph>,
     /// Files whose names are missing, and why.
     pub notes: Vec<String>,
+}
+
+impl CountsByCode {
+    /// The index of the first slot that counts instructions.
+    pub fn instructions_column(&self) -> Option<usize> {
+        self.slots.iter().position(|slot| self.instructions.contains(slot))
+    }
 }
 
 /// The calls of one function by another.
@@ -132,7 +141,16 @@ pub fn group(counts: &CodeCounts, grouping: Grouping, files: &impl CodeFiles) ->
     if groups.unnamed_memory > all / WORTH_A_NOTE {
         groups.notes.push(UNNAMED_MEMORY.to_owned());
     }
-    CountsByCode { grouping, slots: counts.slots.clone(), totals, rows, calls, graph, notes: groups.notes }
+    CountsByCode {
+        grouping,
+        slots: counts.slots.clone(),
+        instructions: counts.instructions.clone(),
+        totals,
+        rows,
+        calls,
+        graph,
+        notes: groups.notes,
+    }
 }
 
 /// The part of the first count from which code without names is worth a note: one in so many.

@@ -1,6 +1,6 @@
 //! Descriptions of the counter registers of a machine's CPUs.
 
-use cyclometer_arch::{Chip, Coded};
+use cyclometer_arch::{Chip, ChipCounters, Coded};
 use cyclometer_backend::registers::{Chips, CorePmu};
 use cyclometer_catalog::among::select_in;
 use cyclometer_catalog::table::Cpu;
@@ -25,12 +25,12 @@ pub(crate) fn for_counting(machine: &Machine, tables: &EventTables) -> Vec<CoreP
     let core = |core: &CoreType| {
         let tables = tables.all_of(table_id(core));
         let table = select::chip(tables.first()?);
-        let counters = core.pmu.known_counters().unwrap_or(table.counters);
+        let counters = core.pmu.known_counters().unwrap_or(table.counters.known());
         let pmu_version = core.pmu.version.or(table.pmu_version);
         Some(CorePmu {
             name: core.pmu_name().to_owned(),
             cpus: core.cpus.clone(),
-            chip: Chip { counters, pmu_version, ..table },
+            chip: Chip { counters: ChipCounters::of(counters), pmu_version, ..table },
             cycles: cycles(&tables, counters),
         })
     };
@@ -51,7 +51,7 @@ pub(crate) fn chip(machine: &Machine, core: &CoreType) -> Option<Chip> {
         Some(table) => select::chip(&table),
         None => Chip { family: family(&machine.cpu.vendor)?, ..Chip::default() },
     };
-    let counters = base.counters.or(core.pmu.counters);
+    let counters = ChipCounters::of(base.counters.known().or(core.pmu.counters));
     Some(Chip { counters, pmu_version: core.pmu.version.or(base.pmu_version), ..base })
 }
 

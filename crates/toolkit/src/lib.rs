@@ -107,7 +107,7 @@ pub use record::{Leader, RecordRun, Recorded, RecordedColumn, RecordingSink, lea
 pub use simulated::Simulated;
 pub use standing::StandingEvents;
 pub use stat::Stat;
-pub use tables::EventTables;
+pub use tables::{EventTables, description as event_description};
 
 /// The events that are counted by default, as an event list.
 pub use cyclometer_catalog::DEFAULT_EVENTS;

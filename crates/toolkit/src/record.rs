@@ -9,9 +9,9 @@ use cyclometer_backend::{Launcher, code_mappings, thread_name};
 use cyclometer_core::code_memory::{CodeMemory, CodeMemoryChange};
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Reading;
-use cyclometer_core::ladder::CauseKind;
-use cyclometer_core::plan::{Outcome, PlanLine, SkipCause, Skipped};
+use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::report::Run;
+use cyclometer_core::skipped::{SkipReason, Skipped};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread,
 };
@@ -264,7 +264,7 @@ fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary>
             Err(obstacle("macOS's sums raise no interrupt; as root, choose the counters: --backend kperf"))
         }
         Some(Rung::Gpu) => Err(obstacle("the driver of a GPU raises no interrupt")),
-        Some(Rung::Os | Rung::SelfCounts) => match line.skipped.iter().find(|skipped| is_here(skipped)) {
+        Some(Rung::Os | Rung::SelfCounts) => match line.skipped.iter().find(|s| !s.is_of_other_system()) {
             Some(skipped) => Err(obstacle(&format!("{}: {}", skipped.rung, skipped.reason))),
             None => Err(obstacle("accounts of the operating system raise no interrupt")),
         },
@@ -274,12 +274,7 @@ fn boundary(stat: &Stat, leader: &Leader, plan: &Plan) -> Result<WindowBoundary>
 
 /// Whether kperf works, and was skipped because it counts whole CPUs.
 fn is_of_whole_cpus(skipped: &Skipped) -> bool {
-    skipped.rung == Rung::Kperf && skipped.cause == SkipCause::Unsuited
-}
-
-/// Whether the source that was skipped is one of this system.
-fn is_here(skipped: &Skipped) -> bool {
-    !matches!(skipped.cause, SkipCause::Unavailable { kind: CauseKind::OtherSystem, .. })
+    skipped.reason == SkipReason::CountsWholeCpus
 }
 
 /// The first address of kernels of 64 bits: user space ends below.

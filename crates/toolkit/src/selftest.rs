@@ -51,8 +51,8 @@ pub struct Examined {
 /// The result for the events of one kind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Section {
-    /// The kind, in a word: `hardware`, `software`, `accounts`, `translated`.
-    pub kind: &'static str,
+    /// The kind.
+    pub kind: SectionKind,
     /// The source.
     pub rung: Rung,
     /// The kernel's PMU, on a CPU of which everything ran; `None` where there are not several.
@@ -61,6 +61,31 @@ pub struct Section {
     pub absent: Option<String>,
     /// One for each event.
     pub findings: Vec<Finding>,
+}
+
+/// Kinds of events that a self-test examines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SectionKind {
+    /// Events of a PMU.
+    Hardware,
+    /// The kernel's software events.
+    Software,
+    /// macOS's sums of a thread.
+    Accounts,
+    /// Events of the software PMU.
+    Translated,
+}
+
+impl SectionKind {
+    /// The word used in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            SectionKind::Hardware => "hardware",
+            SectionKind::Software => "software",
+            SectionKind::Accounts => "accounts",
+            SectionKind::Translated => "translated",
+        }
+    }
 }
 
 impl Examined {
@@ -163,7 +188,7 @@ impl<'a> SelfTestRun<'a> {
 
     /// One section; of a hybrid one for each core type, on a CPU of it.
     fn hardware(&self) -> Vec<Section> {
-        let section = Section::new("hardware", Rung::Perf);
+        let section = Section::new(SectionKind::Hardware, Rung::Perf);
         let Some(source) = perf() else { return vec![section.without("there is no perf on this system")] };
         if let Err(cause) = &self.test.machine.ladder.perf_hardware {
             return vec![section.without(&cause.text)];
@@ -192,7 +217,7 @@ impl<'a> SelfTestRun<'a> {
     }
 
     fn software(&self) -> Section {
-        let section = Section::new("software", Rung::Perf);
+        let section = Section::new(SectionKind::Software, Rung::Perf);
         let Some(source) = perf() else { return section.without("there is no perf on this system") };
         if let Err(cause) = &self.test.machine.ladder.perf_software {
             return section.without(&cause.text);
@@ -306,7 +331,7 @@ impl<'a> SelfTestRun<'a> {
 
     /// The software PMU, which counts another process.
     fn translated(&self) -> Section {
-        let section = Section::new("translated", Rung::Soft);
+        let section = Section::new(SectionKind::Translated, Rung::Soft);
         let Some(program) = &self.test.program else {
             return section.without("no program was named that runs the loops");
         };
@@ -427,7 +452,7 @@ fn place(pmu: &KernelPmu) -> Option<(&str, u32)> {
 }
 
 impl Section {
-    fn new(kind: &'static str, rung: Rung) -> Section {
+    fn new(kind: SectionKind, rung: Rung) -> Section {
         Section { kind, rung, pmu: None, absent: None, findings: Vec::new() }
     }
 

@@ -132,7 +132,7 @@ impl Simulated {
             cpus: (0..self.settings.cpus).collect(),
             chip: self.model.chip,
             // No event is known to count cycles on a machine with meanings of its own.
-            cycles: cycles(&tables, self.model.chip.counters).filter(|_| self.semantics.is_none()),
+            cycles: cycles(&tables, self.model.chip.counters.known()).filter(|_| self.semantics.is_none()),
         }]
     }
 }
@@ -153,7 +153,7 @@ pub enum Misery {
 
 impl Misery {
     fn on(self, model: &Model) -> InjectedFault {
-        let general = model.chip.counters.general_bits();
+        let general = model.chip.counters.known().general_bits();
         let cycles = model.fixed.iter().find(|(_, counts)| *counts == Concept::Cycles);
         // The kernel always owns Apple's fixed counters, so that holding one would disturb nothing.
         let cycles = cycles.filter(|_| model.chip.family != Family::Apple);

@@ -6,6 +6,7 @@ pub(crate) mod host_database;
 use std::cell::LazyCell;
 use std::path::{Path, PathBuf};
 
+use cyclometer_catalog::about::EventDescription;
 use cyclometer_catalog::table::{Cpu, CpuTable, Entry};
 use cyclometer_catalog::{Tables, cpus, table_id};
 use cyclometer_core::machine::CoreType;
@@ -172,12 +173,18 @@ impl EventTables {
     /// The description of an event of a CPU: the words of the given file, else our line on it, else its name
     /// spelled out.
     pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> String {
-        self.tables.describe(name, cpu)
+        description(self, name, cpu).to_string()
     }
 
     pub(crate) fn tables(&self) -> &Tables {
         &self.tables
     }
+}
+
+/// The description of an event of a CPU, with its counters apart: the user's file's, else ours, else its name
+/// spelled out.
+pub fn description(tables: &EventTables, name: &str, cpu: &Cpu<'_>) -> EventDescription {
+    tables.tables.describe(name, cpu)
 }
 
 /// A file; its table where it, or the word before it, names the CPU; the machine's core type, where that

@@ -140,7 +140,7 @@ fn the_pmu_comes_first_and_the_zones_stand_below_it() {
             Err(Cause::new(CauseKind::NoPermission, "kernel.perf_event_paranoid is 3"));
         let (below, skipped) = rung(&zones.machine);
         assert_eq!(
-            (below, skipped[0].reason.as_str()),
+            (below, skipped[0].reason.to_string().as_str()),
             (Rung::Os, "kernel.perf_event_paranoid is 3"),
             "{name}"
         );

@@ -23,7 +23,7 @@ const MEANING: &str = "of a counter that exists with Hyper-Threading off only (S
 /// The counters that a chip may have besides its own.
 pub(crate) fn counters(chip: &Chip) -> CounterMask {
     let may_share = chip.family == Family::Intel && matches!(chip.pmu_version, Some(3..=4));
-    let general = if may_share && chip.counters.general_bits() == 0xf { 0xf0 } else { 0 };
+    let general = if may_share && chip.counters.known().general_bits() == 0xf { 0xf0 } else { 0 };
     CounterMask::from_bits(general, 0)
 }
 
@@ -67,13 +67,14 @@ fn exists(what: &dyn std::fmt::Display) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chip::ChipCounters;
     use crate::testing::{sapphire_rapids, skylake, zen4};
     use crate::{Coded, CounterOptions, EncodeError, decode, registers as encode};
     use cyclometer_core::{EventCode, Modes};
 
     /// As its table has it: four counters.
     fn threaded() -> Chip {
-        Chip { counters: CounterMask::first(4, 3), ..skylake() }
+        Chip { counters: ChipCounters::of(CounterMask::first(4, 3)), ..skylake() }
     }
 
     fn read(name: &str, value: u64) -> crate::Decoded {
@@ -123,7 +124,8 @@ mod tests {
     #[test]
     fn chips_with_other_counters_have_none_of_these() {
         let tremont = Chip { pmu_version: Some(5), ..threaded() };
-        let silvermont = Chip { pmu_version: Some(3), counters: CounterMask::first(2, 3), ..threaded() };
+        let silvermont =
+            Chip { pmu_version: Some(3), counters: ChipCounters::of(CounterMask::first(2, 3)), ..threaded() };
         for chip in [skylake(), sapphire_rapids(), tremont, silvermont, zen4(), Chip::default()] {
             assert!(counters(&chip).is_empty() && registers(&chip).is_empty(), "{chip:?}");
         }

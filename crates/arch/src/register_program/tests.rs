@@ -7,6 +7,7 @@ use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 use proptest::prelude::*;
 
 use super::*;
+use crate::ChipCounters;
 use crate::testing::{lion_cove, m1, m3, neoverse, sapphire_rapids, skylake, u74, zen2, zen4};
 use crate::{DecodedEvent, decode};
 
@@ -261,7 +262,7 @@ fn a_counter_that_is_not_there_is_named_with_those_that_are() {
 
 #[test]
 fn a_chip_that_claims_counters_without_registers_gets_no_program_on_them() {
-    let greedy = Chip { counters: CounterMask::first(64, 64), ..m1() };
+    let greedy = Chip { counters: ChipCounters::of(CounterMask::first(64, 64)), ..m1() };
     let (error, _) = refused(&greedy, &[user(event(0x8c, 0), CounterId::General(0))], PLAIN);
     assert!(error.starts_with("this CPU has no counter 0; it has 2-9"), "{error}");
 }
@@ -362,7 +363,8 @@ fn freezing_where_it_cannot_be_says_what_it_needs() {
     let newer = ProgramOptions { has_freeze_on_overflow: true, ..freezing };
     let on = |n| user(event(0x76, 0), CounterId::General(n));
     let cycles = user(fixed(&neoverse(), arm::CYCLE_COUNTER), CounterId::Fixed(31));
-    let with_instructions = Chip { counters: CounterMask::from_bits(0x3f, 1 << 31 | 1 << 32), ..neoverse() };
+    let with_instructions =
+        Chip { counters: ChipCounters::of(CounterMask::from_bits(0x3f, 1 << 31 | 1 << 32)), ..neoverse() };
     let instructions = user(fixed(&neoverse(), 32), CounterId::Fixed(32));
     let cases = [
         (
@@ -547,7 +549,7 @@ fn plans() -> impl Strategy<Value = (Chip, Vec<Placed>)> {
     let modes = prop::sample::select(vec![Modes::USER, Modes::KERNEL, Modes::USER_KERNEL]);
     let one = (4u16..=0xff, any::<u8>(), modes, prop::option::of(1u64..1 << 31));
     (prop::sample::select(chips), prop::collection::vec(one, 32)).prop_flat_map(|(chip, events)| {
-        let counters: Vec<CounterId> = chip.counters.iter().collect();
+        let counters: Vec<CounterId> = chip.counters.known().iter().collect();
         let most = counters.len();
         prop::sample::subsequence(counters, 1..=most).prop_map(move |counters| {
             let place =

@@ -157,7 +157,7 @@ impl GpuMeter {
         };
         let time_ns = if self.lost.is_some() { 0 } else { sums.covered_ns };
         Cell {
-            at: At { part: self.part, pmu: self.probe.device.clone(), ..At::default() },
+            at: At { part: self.part, pmu: Some(self.probe.device.clone()), ..At::default() },
             lost: self.lost.clone().or_else(|| self.is_still()).or_else(|| self.is_unseen()),
             partial: Some(self.remark()).filter(|remark| !remark.is_empty()),
             ..Cell::new(self.slot, u64::try_from(raw).unwrap_or(u64::MAX), time_ns, time_ns)

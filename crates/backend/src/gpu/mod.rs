@@ -116,7 +116,7 @@ fn lost(slot: SlotId, part: usize, of: &GpuPart, obstacle: Obstacle) -> Cell {
         GpuPlace::File { device, .. } => device.clone(),
     };
     Cell {
-        at: At { part, pmu: device, ..At::default() },
+        at: At { part, pmu: Some(device), ..At::default() },
         lost: Some(obstacle.text),
         ..Cell::new(slot, 0, 0, 0)
     }

@@ -146,7 +146,7 @@ impl KperfCounting {
             let running = self.running_ns.get(&(part.slot, part.part)).copied().unwrap_or(0);
             // Events of a rotation group count for as long as it is selected.
             let enabled = if part.turn.is_none() { self.enabled_ns } else { running };
-            let at = At { part: part.part, pmu: part.pmu.clone(), cpu, tid: None };
+            let at = At { part: part.part, pmu: Some(part.pmu.clone()), cpu, tid: None };
             let (lost, partial) = (self.lost.clone(), partial.clone());
             out.cells.push(Cell { at, lost, partial, ..Cell::new(part.slot, raw, enabled, running) });
         }

@@ -110,7 +110,7 @@ impl HeldCounters {
 /// The counters that can be used: those of the machine's PMUs, if kperf offers as many.
 fn available(kpc: &dyn Kpc, cores: &[CorePmu]) -> Result<CounterMask, Refusal> {
     let offered = kpc.counter_count(KpcClasses::CONFIGURABLE);
-    let known = cores.iter().map(|core| core.chip.counters.general_bits());
+    let known = cores.iter().map(|core| core.chip.counters.known().general_bits());
     let has_offered = |general: &u64| *general & !ALL == 0 && general.count_ones() as usize == offered;
     let known = known.into_iter().find(has_offered);
     let general = match (offered, known) {

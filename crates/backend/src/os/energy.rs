@@ -99,7 +99,7 @@ impl EnergyMeter {
     }
 
     fn at(&self) -> At {
-        At { part: self.part, pmu: self.zone.name().to_owned(), ..At::default() }
+        At { part: self.part, pmu: Some(self.zone.name().to_owned()), ..At::default() }
     }
 
     /// The energy used during this time.

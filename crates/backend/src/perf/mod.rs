@@ -150,7 +150,7 @@ impl PerfCounting {
     ) -> Result<()> {
         for opened in self.events.iter().filter(|opened| which(opened)) {
             how(&opened.event).map_err(|e| {
-                let message = format!("cannot {verb} {} on {}: {e}", opened.name, opened.at.pmu);
+                let message = format!("cannot {verb} {} on {}: {e}", opened.name, opened.at.counted_by());
                 Error::new(ErrorKind::Os, message).with_source(e)
             })?;
         }

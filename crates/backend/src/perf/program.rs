@@ -5,6 +5,7 @@ use std::io;
 
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{At, RefusalKind};
+use cyclometer_core::pmu::CorePmuName;
 use cyclometer_core::{Modes, Refusal, Slot, SlotId, Target};
 use cyclometer_sys::perf::{self, Attr, GroupValues, OpenEvent, Values, flags};
 use cyclometer_sys::process::{self, errno};
@@ -252,7 +253,10 @@ pub(super) fn attributes(
 
 /// The bits of `config1` that an event needs so that its counter may be read in user space.
 pub(super) fn user_read_bits(pmu: &str) -> u64 {
-    if wants_user_reads_named(pmu) { ARM_USER_READ } else { 0 }
+    match CorePmuName::of(pmu) {
+        Some(driver) if driver.shares_counters_on_request() => ARM_USER_READ,
+        _ => 0,
+    }
 }
 
 /// The bit that requests reads in user space from Arm's PMUs.
@@ -261,15 +265,6 @@ pub(super) fn user_read_bits(pmu: &str) -> u64 {
 ///
 /// Linux `drivers/perf/arm_pmuv3.c`, format attribute `rdpmc`: `config1:1`.
 const ARM_USER_READ: u64 = 1 << 1;
-
-/// Whether this PMU shares its counters with programs only when requested at the time of opening.
-///
-/// # Source
-///
-/// Linux `drivers/perf/arm_pmuv3.c`: its device names begin with these prefixes.
-fn wants_user_reads_named(pmu: &str) -> bool {
-    pmu.starts_with("armv8_") || pmu.starts_with("armv9_")
-}
 
 /// Whether events of this rotation group count from the start.
 pub(super) fn is_first(turn: Option<u32>) -> bool {

@@ -50,7 +50,7 @@ pub(super) fn of_cpu(mut reading: Reading, cpu: u32, cpus_of: impl Fn(&str) -> O
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     for cell in &mut reading.cells {
         let counts_here = |pmu: &str| cpus_of(pmu).is_none_or(|cpus| cpus.contains(cpu));
-        let pmu = cell.at.pmu.clone();
+        let Some(pmu) = cell.at.pmu.clone() else { continue };
         if !*known.entry(pmu).or_insert_with_key(|pmu| counts_here(pmu)) {
             *cell = Cell { at: cell.at.clone(), ..Cell::new(cell.slot, 0, 0, 0) };
         }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn where_a_pmu_does_not_count_its_events_have_no_times() {
         let cell = |slot, pmu: &str, raw, enabled, running| {
-            let at = At { pmu: pmu.to_owned(), ..At::default() };
+            let at = At { pmu: Some(pmu.to_owned()), ..At::default() };
             Cell { at, ..Cell::new(SlotId(slot), raw, enabled, running) }
         };
         let cpus_of = |pmu: &str| match pmu {

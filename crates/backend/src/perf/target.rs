@@ -121,7 +121,7 @@ impl EventTarget {
             Who::Thread(tid) => Some(tid),
             _ => None,
         };
-        At { part, pmu: pmu.to_owned(), cpu: self.cpu, tid }
+        At { part, pmu: Some(pmu.to_owned()), cpu: self.cpu, tid }
     }
 }
 

@@ -457,13 +457,13 @@ impl PlaceState {
         boundaries: &[SlotId],
     ) -> Option<WindowRow> {
         let reached = boundaries.iter().position(|slot| *slot == sample.slot).unwrap_or(0);
-        self.cpu = Some(sample.cpu);
+        self.cpu = sample.cpu;
         let counts = GroupCounts {
             values: sample.values.iter().copied().collect(),
             enabled_ns: sample.time_enabled_ns?,
             running_ns: sample.time_running_ns?,
         };
-        let (time_ns, address) = (Some(sample.time_ns), Some(sample.ip));
+        let (time_ns, address) = (sample.time_ns, sample.ip);
         self.row(counts, WindowFinish { cause: WindowCause::Boundary(reached), time_ns, address }, order)
     }
 
@@ -476,7 +476,7 @@ impl PlaceState {
                 let before = self.values.get(slot).copied().unwrap_or(0);
                 counted(*value, before, self.flags.throttled)
             }
-            None => Count::NotCounted { reason: format!("{} does not have the event", self.at.pmu) },
+            None => Count::NotCounted { reason: format!("{} does not have the event", self.at.counted_by()) },
         };
         let counts: Vec<Count> = order.iter().map(count).collect();
         let nothing = enabled_ns == 0 && counts.iter().all(|count| count.value().unwrap_or(0) == 0);

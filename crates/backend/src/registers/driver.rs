@@ -173,7 +173,8 @@ impl Driver {
         let of_turn =
             move |group: &&DriverGroup| turn.is_none() || group.turn().is_none() || group.turn() == turn;
         self.groups.iter().filter(of_turn).flat_map(DriverGroup::members).map(move |member| {
-            let at = At { part: member.place.part, pmu: self.pmu.clone(), cpu: Some(self.cpu), tid: None };
+            let at =
+                At { part: member.place.part, pmu: Some(self.pmu.clone()), cpu: Some(self.cpu), tid: None };
             Cell {
                 at,
                 lost: member.lost.clone(),

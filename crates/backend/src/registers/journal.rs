@@ -222,6 +222,7 @@ fn hexadecimal(text: &str) -> Result<u64, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_arch::ChipCounters;
     use cyclometer_core::{CounterMask, CounterWidth, pmu::Family};
 
     fn skylake() -> Chip {
@@ -230,7 +231,7 @@ mod tests {
             pmu_version: Some(4),
             selector_bits: Some(8),
             counter_width: Some(CounterWidth::carrying(48)),
-            counters: CounterMask::first(4, 3),
+            counters: ChipCounters::of(CounterMask::first(4, 3)),
         }
     }
 

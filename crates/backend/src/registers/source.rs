@@ -118,7 +118,7 @@ impl<B: Bus + 'static> RegisterSource<B> {
     ) -> Result<()> {
         let known: CounterMask =
             self.moving.borrow().iter().filter(|(of, _)| *of == cpu).map(|(_, counter)| *counter).collect();
-        let new = used.without(known).and(core.chip.counters);
+        let new = used.without(known).and(core.chip.counters.known());
         probe::moves(core, cpu, new, options, bus)?;
         self.moving.borrow_mut().extend(new.iter().map(|counter| (cpu, counter)));
         Ok(())

@@ -252,7 +252,7 @@ impl RegisterWindows {
         let elapsed_ns = self.ended_ns.unwrap_or_else(|| bus.now_ns()).saturating_sub(self.began_ns);
         for core in &self.cores {
             for ((place, _), count) in core.members.iter().zip(core.counts()) {
-                let at = At { part: place.part, pmu: core.pmu.clone(), cpu: None, tid: None };
+                let at = At { part: place.part, pmu: Some(core.pmu.clone()), cpu: None, tid: None };
                 let reason = match &count {
                     WindowCount::Lost(loss) => Some(loss.to_string()),
                     WindowCount::Exact(_) => self.disturbance.clone(),

@@ -127,6 +127,8 @@ pub fn counted_file(object: &CodeObject) -> Option<PathBuf> {
 fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Result<CodeCounts> {
     let is_sum = |(_, event): &&(SlotId, ExecutionEvent)| *event != ExecutionEvent::DistinctCodeBytes;
     let (slots, events): (Vec<SlotId>, Vec<ExecutionEvent>) = lines.iter().filter(is_sum).copied().unzip();
+    let instructions = slots.iter().zip(&events).filter(|(_, event)| **event == ExecutionEvent::Instructions);
+    let instructions = instructions.map(|(slot, _)| *slot).collect();
     let counted = report.profile.attribute(&events);
     let (counted, calls) = counted.map_err(|error| Error::new(ErrorKind::StateLost, error.to_string()))?;
     let files = report.objects.iter().map(|object| {
@@ -159,8 +161,14 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
         instructions: path.own,
         is_partial: path.is_partial,
     });
-    let paths = paths.collect();
-    Ok(CodeCounts { slots, objects, places: places.collect(), calls: calls.collect(), paths })
+    Ok(CodeCounts {
+        slots,
+        instructions,
+        objects,
+        places: places.collect(),
+        calls: calls.collect(),
+        paths: paths.collect(),
+    })
 }
 
 fn cell(slot: SlotId, sum: &EventSum, elapsed_ns: u64) -> Cell {

@@ -333,7 +333,7 @@ fn style(counts: &CodeCountsOfSides) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer_toolkit::symbols::Grouping;
+    use cyclometer_toolkit::symbols::{Grouping, left_out_note};
 
     fn series(runs: &[&[(&str, &str, u64)]]) -> CodeSeries {
         let mut series = CodeSeries::new(Grouping::Function, vec!["instructions:u".to_owned()]);
@@ -411,7 +411,8 @@ mod tests {
     fn a_side_without_counts_has_the_reason_in_place_of_a_table() {
         let mut lost = series(&[]);
         lost.events.clear();
-        lost.read_notes(vec!["instructions:u is not compared by code: no run has its count: x".to_owned()]);
+        lost.notes.push(left_out_note("instructions:u", "no run has its count: x"));
+        lost.left_out.push("instructions:u".to_owned());
         let versus = CodeVersus::of(&lost, &series(&[&[("/p", "f", 5)], &[("/p", "f", 5)]]), 20);
         let expected = "  by function: not compared\n  A: instructions:u is not compared by code:";
         let text = versus.table(Paint::NONE);

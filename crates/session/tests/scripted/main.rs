@@ -230,7 +230,7 @@ fn a_refused_kernel_event_steps_down_the_ladder() {
     let perf = vec![OpenAnswer::Refuse("page-faults", RefusalKind::NoPermission)];
     let played = play(Play { events: vec![software("page-faults")], perf, ..Play::default() });
     assert_eq!(played.report().plan.lines[0].candidate().unwrap().rung, Rung::Os);
-    assert_eq!(played.report().plan.lines[0].skipped[0].reason, "page-faults: NoPermission");
+    assert_eq!(played.report().plan.lines[0].skipped[0].reason.to_string(), "page-faults: NoPermission");
 }
 
 #[test]

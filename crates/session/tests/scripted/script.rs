@@ -244,7 +244,7 @@ fn probed(slots: &[Slot], counts: Probed) -> Reading {
     let cell = |(i, slot): (usize, &Slot)| {
         let running = if counts(i, &slot.name) { 100_000 } else { 0 };
         Cell {
-            at: At { pmu: "pmu0".to_owned(), ..At::default() },
+            at: At { pmu: Some("pmu0".to_owned()), ..At::default() },
             ..Cell::new(slot.id, running, 100_000, running)
         }
     };
@@ -297,7 +297,7 @@ impl Counting for ScriptedCounting {
         for slot in &self.slots {
             out.cells.extend(self.cells.iter().map(|(part, cpu, tid, raw, running)| {
                 Cell {
-                    at: At { part: *part, pmu: format!("pmu{part}"), cpu: *cpu, tid: *tid },
+                    at: At { part: *part, pmu: Some(format!("pmu{part}")), cpu: *cpu, tid: *tid },
                     lost: (self.fate == Fate::Leave)
                         .then(|| "detached at 0x401000: the program started a thread".to_owned()),
                     ..Cell::new(*slot, *raw, 100, *running)

@@ -56,10 +56,10 @@ fn reasons(lost: &[&Cell]) -> String {
     let reason = |cell: &Cell| cell.lost.clone().unwrap_or_default();
     let first = lost.first().map(|cell| reason(cell)).unwrap_or_default();
     if lost.iter().all(|cell| reason(cell) == first) {
-        let names: Vec<&str> = lost.iter().map(|cell| cell.at.pmu.as_str()).collect();
+        let names: Vec<&str> = lost.iter().map(|cell| cell.at.counted_by()).collect();
         return format!("{}: {first}", names.join(", "));
     }
-    let each = lost.iter().map(|cell| format!("{}: {}", cell.at.pmu, reason(cell)));
+    let each = lost.iter().map(|cell| format!("{}: {}", cell.at.counted_by(), reason(cell)));
     each.collect::<Vec<_>>().join("; ")
 }
 
@@ -72,7 +72,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn cell(device: &str, integral: u64, time_ns: u64) -> Cell {
-        let at = At { pmu: device.to_owned(), ..At::default() };
+        let at = At { pmu: Some(device.to_owned()), ..At::default() };
         Cell { at, ..Cell::new(SlotId(0), integral, time_ns, time_ns) }
     }
 

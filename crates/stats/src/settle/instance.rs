@@ -149,7 +149,7 @@ impl<'a> Judged<'a> {
     }
 
     /// The instances of one part.
-    pub(super) fn instances_of_part(self, cells: &[&Cell], part: usize, pmu: &str) -> Vec<Instance> {
+    pub(super) fn instances_of_part(self, cells: &[&Cell], part: usize, pmu: Option<&str>) -> Vec<Instance> {
         let places = PlaceCells::group(cells.iter().copied()).into_iter();
         places.filter_map(|(place, cells)| OnePlace { place, cells, event: self }.part(part, pmu)).collect()
     }
@@ -179,8 +179,8 @@ impl<'a> OnePlace<'a> {
 
     /// One part alone; `None` where its PMU does not count on this CPU. The time on another core type is time
     /// on a counter, as in the sum: so the parts add up to it.
-    fn part(&self, part: usize, pmu: &str) -> Option<Instance> {
-        let is_own = |cell: &Cell| cell.at.part == part && cell.at.pmu == pmu;
+    fn part(&self, part: usize, pmu: Option<&str>) -> Option<Instance> {
+        let is_own = |cell: &Cell| cell.at.part == part && cell.at.pmu.as_deref() == pmu;
         let mut cells =
             self.summands().into_iter().find(|cells| cells.iter().any(|(cell, _)| is_own(cell)))?;
         cells.iter_mut().filter(|(cell, _)| !is_own(cell)).for_each(|(_, raw)| *raw = 0);

@@ -111,7 +111,7 @@ mod tests {
         (at, any::<u64>(), any::<u64>(), any::<u64>(), loss).prop_map(
             |((part, cpu, tid), raw, enabled, running, lost)| Cell {
                 slot: SLOT,
-                at: At { part, pmu: "cpu".into(), cpu, tid },
+                at: At { part, pmu: Some("cpu".into()), cpu, tid },
                 raw,
                 time_enabled_ns: enabled,
                 time_running_ns: running,

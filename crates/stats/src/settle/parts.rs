@@ -65,26 +65,27 @@ impl SlotReading<'_> {
             _ => candidate.parts.len() > 1,
         };
         let Some(candidate) = self.line.candidate().filter(has_parts) else { return Vec::new() };
-        let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
+        let mut parts: BTreeMap<(usize, Option<&str>), Vec<&Cell>> = BTreeMap::new();
         for cell in &cells {
-            parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
+            parts.entry((cell.at.part, cell.at.pmu.as_deref())).or_default().push(cell);
         }
         let is_sum =
             !candidate.summands.is_empty() || candidate.parts.iter().any(|part| part.core().is_none());
-        let count = |(part, pmu): (usize, &str), own: &[&Cell]| match is_sum && whole != Whole::Rotated {
-            true => {
-                let instances = Judged::of(self.line, candidate).instances_of_part(&cells, part, pmu);
-                let count = match candidate.gauge() {
-                    Some(total) => mean(own, total),
-                    None => combine(&instances, Span::Whole),
-                };
-                SourceLimits { of: self, candidate }.apply(count, own, &instances)
-            }
-            false => unscaled(pmu, own, whole),
-        };
-        let of_part = |(at, own): ((usize, &str), Vec<&Cell>)| PartCount {
+        let count =
+            |(part, pmu): (usize, Option<&str>), own: &[&Cell]| match is_sum && whole != Whole::Rotated {
+                true => {
+                    let instances = Judged::of(self.line, candidate).instances_of_part(&cells, part, pmu);
+                    let count = match candidate.gauge() {
+                        Some(total) => mean(own, total),
+                        None => combine(&instances, Span::Whole),
+                    };
+                    SourceLimits { of: self, candidate }.apply(count, own, &instances)
+                }
+                false => unscaled(own, whole),
+            };
+        let of_part = |(at, own): ((usize, Option<&str>), Vec<&Cell>)| PartCount {
             part: at.0,
-            pmu: at.1.to_owned(),
+            pmu: at.1.unwrap_or_default().to_owned(),
             summand: candidate.summands.get(at.0).cloned(),
             count: count(at, &own),
             time_running_ns: total(own.iter().map(|cell| cell.time_running_ns)),
@@ -95,7 +96,7 @@ impl SlotReading<'_> {
 }
 
 /// The count of a part that cannot be scaled, as it may have been wanted for less time than the whole.
-fn unscaled(pmu: &str, cells: &[&Cell], whole: Whole) -> Count {
+fn unscaled(cells: &[&Cell], whole: Whole) -> Count {
     let raw = clamp(cells.iter().map(|cell| u128::from(cell.raw)).sum());
     match cells.iter().find_map(|cell| cell.lost.clone()) {
         Some(reason) => Count::Lost { reason },
@@ -104,7 +105,10 @@ fn unscaled(pmu: &str, cells: &[&Cell], whole: Whole) -> Count {
         None if cells.iter().all(|cell| cell.time_running_ns == 0) => {
             not_counted("never ran on a counter of these cores")
         }
-        None => Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") },
+        None => {
+            let pmu = cells.first().map_or("the PMU", |cell| cell.at.counted_by());
+            Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") }
+        }
     }
 }
 

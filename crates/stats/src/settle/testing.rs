@@ -16,7 +16,7 @@ pub(super) fn settled(parts: usize, cells: Vec<Cell>) -> Count {
 
 pub(super) fn on_part(part: usize, raw: u64, enabled: u64, running: u64) -> Cell {
     let mut cell = cell(SLOT, raw, enabled, running);
-    cell.at = At { part, pmu: ["cpu_core", "cpu_atom"][part].into(), cpu: None, tid: None };
+    cell.at = At { part, pmu: Some(["cpu_core", "cpu_atom"][part].into()), cpu: None, tid: None };
     cell
 }
 
@@ -33,6 +33,6 @@ pub(super) fn lost(mut cell: Cell) -> Cell {
 
 /// The cell of a part of a sum: `raw` in `running` of 10 ms.
 pub(super) fn summand(part: usize, pmu: &str, raw: u64, running_ns: u64) -> Cell {
-    let at = At { part, pmu: pmu.to_owned(), ..At::default() };
+    let at = At { part, pmu: Some(pmu.to_owned()), ..At::default() };
     Cell { at, ..cell(SLOT, raw, 10_000_000, running_ns) }
 }

@@ -89,8 +89,8 @@ impl Narrow<'_> {
 
     /// Whether any event was on a counter of these core types.
     fn was_there(&self, reading: &Reading) -> bool {
-        let ran = |cell: &&Cell| cell.time_running_ns > 0 && !cell.at.pmu.is_empty();
-        reading.cells.iter().filter(ran).any(|cell| self.only.contains(&cell.at.pmu))
+        let mut ran = reading.cells.iter().filter(|cell| cell.time_running_ns > 0);
+        ran.any(|cell| cell.at.pmu.as_ref().is_some_and(|pmu| self.only.contains(pmu)))
     }
 }
 

@@ -166,7 +166,7 @@ pub struct SampleRecord {
     pub tid: Option<u32>,
     /// Time in ns of the event's clock.
     pub time_ns: Option<u64>,
-    /// The address that was accessed; 0 where it is unknown.
+    /// The address that was accessed; `None` also where the event does not report it.
     pub addr: Option<u64>,
     /// The event.
     pub id: Option<u64>,
@@ -316,7 +316,8 @@ impl Fields<'_> {
         let ip = self.word_if(format.samples(has::IP))?;
         let (pid, tid) = self.halves_if(format.samples(has::TID))?;
         let time_ns = self.word_if(format.samples(has::TIME))?;
-        let addr = self.word_if(format.samples(has::ADDR))?;
+        // The kernel writes 0 for an event that reports no address.
+        let addr = self.word_if(format.samples(has::ADDR))?.filter(|addr| *addr != 0);
         let id = self.word_if(format.samples(has::ID))?;
         let stream_id = self.word_if(format.samples(has::STREAM_ID))?;
         let (cpu, _reserved) = self.halves_if(format.samples(has::CPU))?;

@@ -212,7 +212,7 @@ fn slot_cells(slot: &Slot, row: &BoardRow, marked: Option<&BoardContents>) -> Ve
 }
 
 fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &BoardRow) -> Cell {
-    let at = At { part: counter.part, pmu: counter.pmu.clone(), cpu: None, tid: Some(row.tid) };
+    let at = At { part: counter.part, pmu: Some(counter.pmu.clone()), cpu: None, tid: Some(row.tid) };
     if sum.lost > 0 {
         let of = if sum.lost < row.ended {
             format!(" ({} of {} calls)", sum.lost, row.ended)

@@ -129,7 +129,7 @@ impl HardwarePmu {
             Part::Registers(event) => {
                 event.seats.iter().all(|seat| matches!(seat.counter, CounterId::Fixed(_)))
             }
-            _ => self.chip.counters.fixed_bits() != 0,
+            _ => self.chip.counters.known().fixed_bits() != 0,
         };
         slot.parts.iter().all(is_beside).then_some(slot)
     }
@@ -162,7 +162,7 @@ impl CodeSlots {
     }
 
     fn general(&self) -> impl Iterator<Item = CounterId> + use<> {
-        self.chip.counters.iter().filter(|counter| matches!(counter, CounterId::General(_)))
+        self.chip.counters.known().iter().filter(|counter| matches!(counter, CounterId::General(_)))
     }
 
     /// One slot for each counter.

@@ -292,7 +292,7 @@ impl SweepMachine {
             pmu_version: self.chip.pmu_version,
             selector_bits: self.chip.selector_bits,
             counter_width: self.chip.counter_width,
-            counters: self.chip.counters,
+            counters: self.chip.counters.known(),
             sources: vec![format!("a sweep of {} by cyclometer", self.identity())],
             ..Header::default()
         };

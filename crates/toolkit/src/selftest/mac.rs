@@ -7,7 +7,7 @@ use cyclometer_core::machine::Os;
 use cyclometer_core::{Rung, Source};
 use cyclometer_selftest::{Finding, KernelMemory, Repetitions, ThreadMeter, Truth, examine};
 
-use super::{Section, SelfTestRun, works};
+use super::{Section, SectionKind, SelfTestRun, works};
 use crate::kperf_source;
 
 /// Events of the configurable counters, with portable events that the fixed counters count in both modes.
@@ -24,7 +24,7 @@ impl SelfTestRun<'_> {
 
     /// The configurable counters, in user mode.
     pub(super) fn by_kperf(&self) -> Section {
-        let section = Section::new("hardware", Rung::Kperf);
+        let section = Section::new(SectionKind::Hardware, Rung::Kperf);
         if let Some(reason) = self.obstacle(Rung::Kperf) {
             return section.without(&reason);
         }
@@ -57,7 +57,7 @@ impl SelfTestRun<'_> {
 
     /// The sums of the thread, in user and kernel mode.
     pub(super) fn by_accounts(&self) -> Section {
-        let section = Section::new("accounts", Rung::SelfCounts);
+        let section = Section::new(SectionKind::Accounts, Rung::SelfCounts);
         if let Some(reason) = self.obstacle(Rung::SelfCounts) {
             return section.without(&reason);
         }

@@ -47,7 +47,7 @@ impl Counting for RehearsedCounting {
         for slot in &self.slots {
             counters.extend((0..slot.parts.len()).map(|part| CounterAt {
                 slot: slot.id,
-                at: At { part, pmu: "cpu".to_owned(), ..At::default() },
+                at: At { part, pmu: Some("cpu".to_owned()), ..At::default() },
                 way: ReadWay::UserSpace,
                 partial: None,
             }));

@@ -153,16 +153,16 @@ pub struct OverflowSample {
     pub slot: SlotId,
     /// The mode that was interrupted.
     pub mode: Mode,
-    /// Address of the instruction that was next then.
-    pub ip: u64,
+    /// Address of the instruction that was next then; `None` where the kernel does not say.
+    pub ip: Option<u64>,
     /// The process; [`u32::MAX`] where it has ended.
     pub pid: u32,
     /// The thread; [`u32::MAX`] where it has ended.
     pub tid: u32,
-    /// The CPU.
-    pub cpu: u32,
-    /// In ns of the monotonic clock.
-    pub time_ns: u64,
+    /// The CPU; `None` where the kernel does not say.
+    pub cpu: Option<u32>,
+    /// In ns of the monotonic clock; `None` where the kernel does not say.
+    pub time_ns: Option<u64>,
     /// Number of events that the sample stands for.
     pub period_events: u64,
     /// The accessed address; `None` where it was not requested, or the event does not report it.
@@ -345,7 +345,7 @@ impl SampledEvent {
     }
 
     fn error(&self, verb: &str, e: std::io::Error) -> Error {
-        Error::new(ErrorKind::Os, format!("cannot {verb} {} on {}: {e}", self.name, self.at.pmu))
+        Error::new(ErrorKind::Os, format!("cannot {verb} {} on {}: {e}", self.name, self.at.counted_by()))
             .with_source(e)
     }
 }
@@ -400,13 +400,13 @@ fn taken(sample: ring::SampleRecord, at: At, group: SampledGroup<'_>) -> Overflo
         at,
         slot,
         mode: sample.mode,
-        ip: sample.ip.unwrap_or_default(),
+        ip: sample.ip,
         pid: sample.pid.unwrap_or(u32::MAX),
         tid: sample.tid.unwrap_or(u32::MAX),
-        cpu: sample.cpu.unwrap_or_default(),
-        time_ns: sample.time_ns.unwrap_or_default(),
+        cpu: sample.cpu,
+        time_ns: sample.time_ns,
         period_events: sample.period_events.unwrap_or(period.get()),
-        addr: sample.addr.filter(|addr| *addr != 0),
+        addr: sample.addr,
         values: group.slots.iter().copied().zip(values).collect(),
         time_enabled_ns: read.time_enabled_ns,
         time_running_ns: read.time_running_ns,

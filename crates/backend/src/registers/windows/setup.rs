@@ -56,14 +56,14 @@ pub(super) struct Claims {
 /// A validated recording of windows: the setup of every CPU.
 ///
 /// ```
-/// use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions};
+/// use cyclometer_arch::{Chip, ChipCounters, Coded, Placed, ProgramOptions};
 /// use cyclometer_backend::registers::{OverflowSource, WindowSetup};
 /// use cyclometer_core::{CounterId, CounterMask, CounterWidth, EventCode, Modes};
 ///
 /// let chip = Chip {
 ///     pmu_version: Some(4),
 ///     counter_width: Some(CounterWidth::carrying(48)),
-///     counters: CounterMask::first(4, 3),
+///     counters: ChipCounters::of(CounterMask::first(4, 3)),
 ///     ..Chip::default()
 /// };
 /// let coded = Coded::new(EventCode { select: 0xc5, ..EventCode::default() });

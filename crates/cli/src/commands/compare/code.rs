@@ -168,6 +168,7 @@ fn of_columns(counts: &CountsByCode, columns: &[usize]) -> CountsByCode {
     CountsByCode {
         grouping: counts.grouping,
         slots: columns.iter().map(|column| counts.slots[*column]).collect(),
+        instructions: counts.instructions.clone(),
         rows: rows.collect(),
         totals: columns.iter().map(|column| counts.totals[*column]).collect(),
         calls: Vec::new(),
@@ -207,6 +208,7 @@ mod tests {
         let counts = CountsByCode {
             grouping: Grouping::Function,
             slots: Vec::new(),
+            instructions: Vec::new(),
             rows: Vec::new(),
             totals: Vec::new(),
             calls: Vec::new(),

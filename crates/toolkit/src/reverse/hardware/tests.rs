@@ -11,6 +11,8 @@ use cyclometer_sweep::{
     Exclusion, SweepObserver, SweepProgress, SweepRun, SweptCode, kernel_table, kernels_for,
 };
 
+use cyclometer_arch::ChipCounters;
+
 use super::*;
 
 /// The PMU of a kernel that runs on this thread: what the kernels did so far, and how perf behaves.
@@ -106,7 +108,11 @@ impl RunsKernels for FakeRunner {
 fn target() -> (HardwareTarget, Vec<SweepKernel>, Rc<RefCell<FakePmu>>) {
     let kernels = kernels_for(InstructionSet::X86_64, &Geometry::default());
     let pmu = Rc::new(RefCell::new(FakePmu::default()));
-    let chip = Chip { family: Family::Intel, counters: CounterMask::from_bits(0xf, 0x7), ..Chip::default() };
+    let chip = Chip {
+        family: Family::Intel,
+        counters: ChipCounters::of(CounterMask::from_bits(0xf, 0x7)),
+        ..Chip::default()
+    };
     // Instructions are not asked for by a raw code.
     let witness = Slot::new(SlotId(0), "instructions", Rung::Perf, vec![Part::Os(OsMetric::WallTime)]);
     let target = HardwareTarget {

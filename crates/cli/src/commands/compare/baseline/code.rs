@@ -1,5 +1,6 @@
 //! The counts by code of a baseline.
 
+use cyclometer_toolkit::core::Provenance;
 use cyclometer_toolkit::stats::compare::Series;
 use cyclometer_toolkit::symbols::{CodeName, CodeSeries, Grouping};
 use serde_json::Value;
@@ -23,7 +24,7 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
         texts.ok_or_else(|| problem(&format!("'by' has no list '{key}'")))
     };
     let mut series = CodeSeries::new(grouping, texts("events")?);
-    series.read_notes(texts("notes")?);
+    series.notes = texts("notes")?;
     // A file of `stat` is of one run.
     let runs = by.get("runs").map_or(Some(1), Value::as_u64).and_then(|runs| usize::try_from(runs).ok());
     series.runs = runs
@@ -43,7 +44,8 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
     Ok(Some(series))
 }
 
-/// The counts by code of the events that the command has counts of; `None` where it has none.
+/// The counts by code of the events that the command has counts of; `None` where it has none. Events whose
+/// metric says why they are not exact, and which have no counts by code, are left out.
 pub(super) fn counted(mut code: CodeSeries, metrics: &[Series]) -> BaselineRead<Option<CodeSeries>> {
     let metric = |event: &str| metrics.iter().find(|metric| metric.name == event);
     for (index, event) in code.events.iter().enumerate() {
@@ -57,6 +59,8 @@ pub(super) fn counted(mut code: CodeSeries, metrics: &[Series]) -> BaselineRead<
             return Err(problem(&format!("the rows of 'by' do not add up to {event}, which is {count}")));
         }
     }
+    code.left_out =
+        metrics.iter().filter(|metric| is_left_out(metric, &code)).map(|m| m.name.clone()).collect();
     let has_count = |event: &String| metric(event).is_none_or(|metric| !metric.present().is_empty());
     let kept: Vec<bool> = code.events.iter().map(has_count).collect();
     for run in code.rows.values_mut().flatten() {
@@ -66,6 +70,14 @@ pub(super) fn counted(mut code: CodeSeries, metrics: &[Series]) -> BaselineRead<
     let mut each = kept.iter();
     code.events.retain(|_| each.next() == Some(&true));
     Ok(Some(code).filter(|code| !code.events.is_empty()))
+}
+
+/// Whether an event of the software PMU has no counts by code, for the reason that its metric has.
+fn is_left_out(metric: &Series, code: &CodeSeries) -> bool {
+    let is_counted = |all: &Vec<Provenance>| all.contains(&Provenance::Counted);
+    metric.reason.is_some()
+        && metric.provenances.as_ref().is_none_or(is_counted)
+        && !code.events.contains(&metric.name)
 }
 
 /// Most runs of a command: a row has a count for each.
@@ -98,7 +110,6 @@ fn problem(text: &str) -> BaselineProblem {
 mod tests {
     use super::*;
     use crate::render::compare::code::series_json;
-    use cyclometer_toolkit::core::Provenance;
     use serde_json::json;
 
     fn series() -> CodeSeries {
@@ -149,6 +160,21 @@ mod tests {
         let without_a = counted(code.clone(), &[metric("a", &[]), b]).unwrap().unwrap();
         assert_eq!((without_a.events.len(), without_a.totals(0)), (1, vec![Some(6), Some(6)]));
         assert_eq!(counted(code, &[metric("a", &[]), metric("b", &[])]).unwrap(), None);
+    }
+
+    #[test]
+    fn an_event_without_counts_by_code_is_left_out_for_the_reason_of_its_metric() {
+        let lost = |name: &str, provenances: Option<Vec<Provenance>>| Series {
+            provenances,
+            reason: Some("lost: the program uses ptrace".to_owned()),
+            ..Series::of(name, &[])
+        };
+        let left_out = |metric: Series| counted(series(), &[metric]).unwrap().unwrap().left_out;
+        assert_eq!(left_out(lost("calls:u", None)), ["calls:u"]);
+        assert_eq!(left_out(lost("calls:u", Some(vec![Provenance::Counted]))), ["calls:u"]);
+        assert!(left_out(lost("calls:u", Some(vec![Provenance::Hardware]))).is_empty());
+        assert!(left_out(Series { reason: None, ..lost("calls:u", None) }).is_empty(), "no reason is shown");
+        assert!(left_out(lost("b", None)).is_empty(), "it has rows");
     }
 
     #[test]
