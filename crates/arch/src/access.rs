@@ -18,7 +18,8 @@ use crate::register_access::Access;
 /// use cyclometer_arch::{Chip, ChipCounters, PmuReg, Register, intel};
 /// use cyclometer_core::CounterMask;
 ///
-/// let chip = Chip { pmu_version: Some(4), counters: ChipCounters::of(CounterMask::first(4, 3)), ..Chip::default() };
+/// let counters = ChipCounters::of(CounterMask::first(4, 3));
+/// let chip = Chip { pmu_version: Some(4), counters, ..Chip::default() };
 /// let select = |n| PmuReg::of(&chip, Register::Intel(intel::Register::EventSelect(n)));
 /// assert_eq!(select(0)?.to_string(), "IA32_PERFEVTSEL0");
 /// assert!(select(26).is_err()); // 0x1a0 is IA32_MISC_ENABLE

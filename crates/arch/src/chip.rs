@@ -17,7 +17,8 @@ pub struct Chip {
     pub selector_bits: Option<u32>,
     /// Width of the counters; `None` when unknown.
     pub counter_width: Option<CounterWidth>,
-    /// The counters there are, as far as they are known; of unknown ones every one of the layout may be meant.
+    /// The counters there are, as far as they are known; of unknown ones every one of the layout may be
+    /// meant.
     pub counters: ChipCounters,
 }
 

@@ -1,5 +1,5 @@
-//! The run of a command for the model of its caches: under translation, step by step where that is impossible,
-//! or natively with stepped windows.
+//! The run of a command for the model of its caches: under translation, step by step where that is
+//! impossible, or natively with stepped windows.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn translated(mut modelled: ModelledCommand) -> Result<MissRun> {
                 if !by.reached_command {
                     modelled.child().signal(by.signal);
                 }
-                // What goes on all the same goes on natively.
+                // A command that goes on all the same goes on natively.
                 modelled.finish();
                 interrupted.get_or_insert(by.signal);
             }

@@ -60,7 +60,7 @@ struct Drained {
 fn drain(overflows: &mut Overflows, into: &mut Drained) {
     let each = |taken| match taken {
         OverflowRecord::Sample(sample) => into.samples.push(sample),
-        OverflowRecord::Lost { samples, .. } => into.lost += samples,
+        OverflowRecord::Lost { records, .. } => into.lost += records,
         OverflowRecord::Throttled { .. } | OverflowRecord::Unthrottled { .. } => {}
         other => panic!("threads are not followed: {other:?}"),
     };

@@ -222,6 +222,56 @@ fn rows_of_a_thread_name_its_process_and_rows_without_room_are_counted() {
 }
 
 #[test]
+fn lost_records_of_the_kernel_that_are_no_rows_are_not_counted_as_lost_rows() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let worker = std::thread::spawn(move || {
+        tell.send(own_tid()).unwrap();
+        while matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
+            // Memory that the allocator takes from the kernel anew each time.
+            let mut fresh = vec![0_u8; 64 << 20];
+            // At least one fault for each huge page.
+            for pages in fresh.chunks_mut(2 << 20) {
+                pages.chunks_mut(4096).for_each(|page| page[0] = 1);
+                // Two records of switches, as long as the thread sleeps.
+                std::thread::sleep(Duration::from_nanos(1));
+            }
+            std::hint::black_box(&fresh);
+        }
+    });
+    let tid = told.recv().unwrap();
+    let opened = permitted(PerfSource::new().windows(&slots(), &Target::Thread(tid), &spec(0, 1)));
+    let Some(mut windows) = opened else {
+        drop(stop);
+        return;
+    };
+    windows.start().unwrap();
+    let mut run = RecordedRun { rows: Vec::new(), totals: Vec::new(), lost: 0 };
+    let mut pause = Duration::from_millis(100);
+    while run.lost == 0 {
+        std::thread::sleep(pause);
+        pause *= 2;
+        take(windows.as_mut(), &mut run, Instant::now());
+    }
+    drop(stop);
+    worker.join().unwrap();
+    windows.stop().unwrap();
+    take(windows.as_mut(), &mut run, Instant::now());
+    let ended = run.rows.iter().filter(|row| row.cause == WindowCause::Boundary(0)).count() as u64;
+    assert_eq!(ended + run.lost, sum(&run.rows, 0));
+    assert_eq!(run.rows.iter().map(|row| row.flags.lost_before).sum::<u64>(), run.lost);
+    let unknown = |row: &&WindowRow| row.flags.switches.is_none();
+    assert!(run.rows.iter().filter(|row| row.flags.lost_before > 0).all(|row| unknown(&row)));
+    assert!(!run.rows.iter().all(|row| unknown(&row)));
+    assert!(
+        windows
+            .notes()
+            .iter()
+            .any(|note| note.starts_with("a buffer of the kernel was full: rows were lost"))
+    );
+}
+
+#[test]
 fn what_a_short_process_created_before_its_group_was_open_is_found_while_it_runs() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("go");

@@ -1,14 +1,14 @@
-//! What an event counts, in words, apart from the counters that count it.
+//! The words for what an event counts, apart from the counters that count it.
 
 use std::fmt;
 
 /// The description of an event, in our words, a file's, or as its name spelled out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventDescription {
-    /// What is counted.
+    /// The quantity that is counted.
     pub words: String,
-    /// Whether the vendor's name is that of the event on a general counter, beside one of the same quantity on
-    /// a fixed counter.
+    /// Whether the vendor's name is that of the event on a general counter, beside one of the same quantity
+    /// on a fixed counter.
     pub on_general_counter: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Everything that must be written to perf or to registers to count an event on a CPU.
 
-use cyclometer_arch::{Coded, CounterOptions, EncodeError, RegisterWrite, amd, perf_words, registers};
+use cyclometer_arch::apple::{KpcWord, kpc_word};
+use cyclometer_arch::{Coded, CounterOptions, EncodeError, RegisterWrite, amd, perf_words, place, registers};
 use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{CounterId, CounterMask, Modes, Result};
@@ -36,6 +37,8 @@ pub struct EventEncoding<'a> {
     pub counters: CounterMask,
     /// The register writes for one counter, or the reason why there are none.
     pub registers: std::result::Result<Vec<RegisterWrite>, EncodeError>,
+    /// macOS's word for the same counter and modes; `None` on other CPUs, and on fixed counters.
+    pub kpc: Option<KpcWord>,
 }
 
 /// Encodes an event on a CPU. `counter` is the counter that the registers are for; `None` means the first
@@ -128,6 +131,7 @@ fn encoded<'a>(
             perf: Ok(ConfigWords { config, ..ConfigWords::default() }),
             counters: counters(&cpu, &selected.coded),
             registers: Err(EncodeError::ByFirmware),
+            kpc: None,
             selected,
         };
     }
@@ -141,8 +145,17 @@ fn encoded<'a>(
         perf,
         counters: counters(&cpu, &selected.coded),
         registers,
+        kpc: kpc(&cpu, &selected.coded, counter, how.modes),
         selected,
     }
+}
+
+fn kpc(cpu: &Cpu<'_>, coded: &Coded, counter: Option<CounterId>, modes: Modes) -> Option<KpcWord> {
+    if cpu.family() != Family::Apple {
+        return None;
+    }
+    let chip = chip(cpu);
+    kpc_word(&chip, coded, place(&chip, coded, counter).ok()?, modes).ok()
 }
 
 /// The type of raw codes, unless the kernel would use it for cores of another type.

@@ -207,7 +207,21 @@ fn the_odd_run_of_a_history_is_named_with_its_counters() {
     assert_eq!(json["unlike"][0]["run"], "07.json");
     assert_eq!(json["unlike"][0]["counters"][0]["counter"], "instructions");
     let table = stdout(&run(&["advise", "--history", path]));
-    assert!(table.contains("1 of 12 runs unlike the others") && table.contains("07.json"), "{table}");
+    assert!(table.contains("1 of 12 runs unlike the others, by 2 counters"), "{table}");
+    assert!(table.contains("07.json"), "{table}");
+}
+
+#[test]
+fn a_history_of_one_counter_names_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..8 {
+        let metric =
+            json!({ "event": "loads", "mean": 1e6 + f64::from(n * 37 % 11), "provenance": "counted" });
+        let results = json!({ "schema_version": 1, "commands": [{ "command": ["a"], "metrics": [metric] }] });
+        fs::write(folder.path().join(format!("{n}.json")), results.to_string()).unwrap();
+    }
+    let table = stdout(&run(&["advise", "--history", folder.path().to_str().unwrap()]));
+    assert!(table.starts_with("0 of 8 runs unlike the others, by 1 counter\n"), "{table}");
 }
 
 #[test]

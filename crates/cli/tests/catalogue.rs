@@ -59,6 +59,24 @@ fn encodings_read_well_on_every_family() {
 }
 
 #[test]
+fn apples_word_for_macos_has_the_counter_and_the_modes_of_the_registers() {
+    let encoded = |event: &str, counter: &str| {
+        stdout(&run(&["encode", "--cpu", "apple-m1", "--counter", counter, event]))
+    };
+    for (event, counter, word) in [
+        ("INST_BRANCH:u", "5", "config[3] = 0x2008d"),
+        ("INST_BRANCH:k", "6", "config[4] = 0x4008d"),
+        ("INST_BRANCH:uk", "7", "config[5] = 0x6008d"),
+        ("INST_BRANCH", "7", "config[5] = 0x6008d"),
+    ] {
+        let text = encoded(event, counter);
+        assert!(text.contains(word), "{event} on {counter}: {text}");
+    }
+    let fixed = stdout(&run(&["encode", "--cpu", "apple-m1", "cycles:k"]));
+    assert!(!fixed.contains("kpc"), "{fixed}");
+}
+
+#[test]
 fn values_are_explained_on_every_family() {
     transcript(
         "decode.txt",

@@ -23,7 +23,8 @@ pub struct CodeCounts {
 /// A file of code, or the memory of a process with code of no file.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct CodeObject {
-    /// Its path, as the command sees it, with `\xHH` for bytes of control characters and bytes that are no UTF-8; empty for memory.
+    /// Its path, as the command sees it, with `\xHH` for bytes of control characters and bytes that are no
+    /// UTF-8; empty for memory.
     pub path: String,
     /// A sum by which a file that was replaced since is noticed; the source says how it is made.
     pub sum: String,

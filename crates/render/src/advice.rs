@@ -214,7 +214,8 @@ fn finding_json(one: &AdviceFinding, shown: &ShownAdvice<'_>) -> Value {
 pub fn history(history: &History, paint: Paint) -> String {
     let (runs, counters) = (history.runs().len(), history.counters().len());
     let found = history.unlike();
-    let title = format!("{} of {runs} runs unlike the others, by {counters} counters", found.len());
+    let s = if counters == 1 { "" } else { "s" };
+    let title = format!("{} of {runs} runs unlike the others, by {counters} counter{s}", found.len());
     let mut out = paint.paint(Style::Heading, &title) + "\n";
     if found.is_empty() {
         out += "\nNo run stands out.\n";

@@ -1,12 +1,11 @@
 //! Events with their bits, for people and as JSON.
 
-use cyclometer_toolkit::arch::{Coded, EncodeError, RegisterWrite, apple};
+use cyclometer_toolkit::arch::{EncodeError, RegisterWrite};
 use cyclometer_toolkit::catalogue::encode::{EventEncoding, RAW, device};
 use cyclometer_toolkit::catalogue::glossary;
-use cyclometer_toolkit::catalogue::select::chip;
 use cyclometer_toolkit::catalogue::table::{Cpu, Entry};
-use cyclometer_toolkit::core::pmu::{ConfigWords, Family};
-use cyclometer_toolkit::core::{EventCode, Modes};
+use cyclometer_toolkit::core::EventCode;
+use cyclometer_toolkit::core::pmu::ConfigWords;
 use cyclometer_toolkit::{EventTables, event_description};
 use serde_json::{Value, json};
 
@@ -30,7 +29,7 @@ fn entry(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>, counted: &str, paint: Pain
         Err(reason) => none("perf", reason, paint),
     };
     out += &format!("  counters   {}\n", counters(encoding.counters));
-    if let Some(word) = kpc(cpu, &encoding.selected.coded) {
+    if let Some(word) = encoding.kpc {
         out += &format!("  kpc        config[{}] = {:#x}\n", word.index, word.word);
     }
     match &encoding.registers {
@@ -106,15 +105,6 @@ fn writes(registers: &[RegisterWrite]) -> String {
     registers.iter().map(line).collect()
 }
 
-/// macOS's word for the first counter that may count an event.
-fn kpc(cpu: &Cpu<'_>, coded: &Coded) -> Option<apple::KpcWord> {
-    if cpu.family() != Family::Apple {
-        return None;
-    }
-    let counter = cyclometer_toolkit::arch::place(&chip(cpu), coded, None).ok()?;
-    apple::kpc_word(&chip(cpu), coded, counter, Modes::USER_KERNEL).ok()
-}
-
 /// An array with an object for each event: contract for other programs.
 pub fn json(found: &[(Cpu<'_>, EventEncoding<'_>)]) -> Value {
     Value::Array(found.iter().map(|(cpu, encoding)| object(cpu, encoding)).collect())
@@ -132,7 +122,6 @@ fn object(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>) -> Value {
         })
     };
     let registers = encoding.registers.as_ref();
-    let kpc = kpc(cpu, &encoding.selected.coded);
     json!({
         "event": encoding.selected.name,
         "cpu": cpu.id(),
@@ -143,7 +132,7 @@ fn object(cpu: &Cpu<'_>, encoding: &EventEncoding<'_>) -> Value {
         "counters": numbers(encoding.counters.general_bits()),
         "fixed": fixed(encoding.counters),
         "registers": registers.map(|writes| writes.iter().map(write).collect::<Vec<_>>()).unwrap_or_default(),
-        "kpc": kpc.map(|word| json!({ "index": word.index, "word": hex(word.word) })),
+        "kpc": encoding.kpc.map(|word| json!({ "index": word.index, "word": hex(word.word) })),
         "notes": encoding.selected.notes,
         "reason": perf.err().or(registers.err()).map(EncodeError::to_string),
     })

@@ -15,8 +15,8 @@ pub struct NameFile {
 
 /// Access to the files that names are from.
 pub trait CodeFiles {
-    /// Where a file that was counted is; `None` where it is another one since: the names of a replaced file would
-    /// be wrong.
+    /// The path of a file that was counted; `None` where it is another one since: the names of a replaced
+    /// file would be wrong.
     fn counted_file(&self, object: &CodeObject) -> Option<PathBuf>;
 
     /// The files that name the code which a process made, the best first; files that do not exist are left

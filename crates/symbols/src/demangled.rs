@@ -33,8 +33,8 @@ fn has_control(text: &str) -> bool {
 /// A number that is the same for symbols of the same name, and seldom for others. It takes a small part of
 /// the time of [`demangled`].
 ///
-/// The key of Rust and C is that of the whole name. Of C++ it is that of the first identifiers of the name,
-/// up to the first template, parameter or operator: equal names begin with equal identifiers.
+/// The key of Rust and C is that of the whole name. That of C++ is the key of the first identifiers of
+/// the name, up to the first template, parameter or operator: equal names begin with equal identifiers.
 pub(crate) fn name_key(symbol: &[u8]) -> u64 {
     let symbol = String::from_utf8_lossy(symbol);
     let name = without_version(&symbol);

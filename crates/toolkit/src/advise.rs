@@ -37,6 +37,9 @@ const COUNTED_EVENTS: &str = "instructions,branches_conditional,calls,atomics,sy
 /// Windows that the models need at least.
 const LEAST_WINDOWS: u32 = 2;
 
+/// Looks at threads without which shares of them say nothing.
+const LEAST_LOOKS: u64 = 8;
+
 /// Instructions that the models need at least.
 const LEAST_STEPS: u64 = 5_000;
 
@@ -373,11 +376,17 @@ impl Measurements {
     }
 
     fn take_model(&mut self, run: ModelledRun) {
-        let looks = run.states.iter().any(|(name, looks)| *name == "sampled_looks" && *looks >= 8);
+        let looks =
+            run.states.iter().find(|(name, _)| *name == "sampled_looks").map_or(0, |(_, looks)| *looks);
         for (name, value) in &run.states {
-            match looks {
+            match looks >= LEAST_LOOKS {
                 true => self.facts.put(name, *value as f64, FactOrigin::Sampled),
-                false => self.facts.lack(name, "the command is too short to look at its threads"),
+                false => self.facts.lack(
+                    name,
+                    format!(
+                        "the command ended after {looks} looks at its threads, of at least {LEAST_LOOKS}"
+                    ),
+                ),
             }
         }
         self.notes.extend(busy_machine(&run.states));
@@ -389,8 +398,9 @@ impl Measurements {
                 false => self.facts.lack(
                     name,
                     format!(
-                        "the command is too short or waits too much: {steps} instructions in {} windows",
-                        run.windows
+                        "the command is too short or waits too much: {steps} instructions in {} window{}",
+                        run.windows,
+                        if run.windows == 1 { "" } else { "s" }
                     ),
                 ),
             }

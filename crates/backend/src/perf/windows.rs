@@ -45,6 +45,9 @@ use super::refusal;
 /// Pages of each ring: some 600 samples, and little of the memory that a user may lock.
 const RING_PAGES: usize = 16;
 
+/// Pages of the ring of a CPU. All tasks of the CPU share it, and there are few.
+const CPU_RING_PAGES: usize = 64;
+
 /// How long a wait for rows sleeps.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -70,7 +73,7 @@ pub(super) fn open(
         order: slots.iter().map(|slot| slot.id).collect(),
         period: first.period_events,
         further: further.to_vec(),
-        boundaries: leaders.iter().map(|leader| leader.slot).collect(),
+        boundaries: leaders.clone(),
         follows: matches!(on, Target::Child(_) | Target::Process { .. }),
         lists: check_process_list().is_ok(),
         seen: BTreeSet::new(),
@@ -123,8 +126,8 @@ pub(super) struct PerfWindows {
     period: NonZeroU64,
     /// Members of the group that end windows, too.
     further: Vec<FurtherPeriod>,
-    /// The slots of the boundaries, in their order.
-    boundaries: Vec<SlotId>,
+    /// The slots of the boundaries with their periods, in their order.
+    boundaries: Vec<FurtherPeriod>,
     /// Whether threads that begin are followed.
     follows: bool,
     /// Whether `/proc` is that of our PID namespace: else its ids are those of others.
@@ -161,8 +164,6 @@ struct RowsByOverflow {
     lost: u64,
     /// Rows of each thread that had no room, since its last row that had.
     dropped: BTreeMap<Option<WindowThread>, u64>,
-    /// Whether the kernel has reported lost records.
-    ring_was_full: bool,
 }
 
 /// The groups of one thread, or of CPUs.
@@ -172,6 +173,8 @@ struct ThreadGroup {
     thread: Option<WindowThread>,
     /// One for each place: a CPU, a PMU of a hybrid.
     places: Vec<PlaceState>,
+    /// Records that the kernel has reported as lost so far, at all places.
+    lost_records: u64,
     has_ended: bool,
 }
 
@@ -186,6 +189,8 @@ struct PlaceState {
     /// The CPU of the last switch or sample.
     cpu: Option<u32>,
     flags: WindowFlags,
+    /// Records that the kernel lost since: samples, switches and others.
+    lost_records: u64,
 }
 
 /// The counts of a group at one moment.
@@ -232,12 +237,12 @@ impl PerfWindows {
 
     fn open_on(&mut self, thread: Option<WindowThread>, on: &Target) -> std::result::Result<(), Refusal> {
         let how = OverflowSampling {
-            ring_pages: RING_PAGES,
+            ring_pages: if thread.is_some() { RING_PAGES } else { CPU_RING_PAGES },
             for_windows: true,
             ..OverflowSampling::every(self.period)
         };
         let overflows = Overflows::open_several(&self.leader, &self.members, &self.further, on, how)?;
-        let group = ThreadGroup { overflows, thread, places: Vec::new(), has_ended: false };
+        let group = ThreadGroup { overflows, thread, places: Vec::new(), lost_records: 0, has_ended: false };
         self.seen.extend(thread.map(|thread| thread.tid));
         self.groups.insert(thread.map_or(0, |thread| thread.tid), group);
         Ok(())
@@ -270,6 +275,11 @@ impl PerfWindows {
         self.notes.insert(format!("some threads have no rows: {reason}"));
     }
 
+    fn note_full_ring(&mut self) {
+        let lost = if self.follows { "rows and the begin of threads" } else { "rows" };
+        self.notes.insert(format!("a buffer of the kernel was full: {lost} were lost"));
+    }
+
     /// Takes all records out of all rings, and follows the threads that they report. A group that cannot be
     /// read any more costs its own rows only.
     fn collect(&mut self) {
@@ -284,13 +294,11 @@ impl PerfWindows {
                     }
                 }
             }
+            if self.groups.values().any(|group| group.lost_records > 0) {
+                self.note_full_ring();
+            }
             self.groups.retain(|_, group| !group.has_ended);
             lost.iter().for_each(|reason| self.without_rows(reason));
-            if self.kept.ring_was_full {
-                self.notes.insert(
-                    "a buffer of the kernel was full: rows and the begin of threads were lost".to_owned(),
-                );
-            }
             // An id that a fork reports is of a new thread, also where another one had it.
             new.retain(|thread: &WindowThread| !self.groups.contains_key(&thread.tid));
             self.seen.retain(|tid| new.iter().all(|thread| thread.tid != *tid));
@@ -310,13 +318,12 @@ fn mapped(record: MappingRecord) -> CodeMapping {
 fn keep(mut row: WindowRow, kept: &mut RowsByOverflow, began_ns: u64) {
     row.time_ns = row.time_ns.map(|time| time.saturating_sub(began_ns));
     kept.lost += row.flags.lost_before;
-    kept.ring_was_full |= row.flags.lost_before > 0;
     if kept.rows.len() < kept.most {
         row.flags.lost_before += kept.dropped.remove(&row.thread).unwrap_or(0);
         kept.rows.push_back(row);
     } else {
         kept.lost += 1;
-        *kept.dropped.entry(row.thread).or_default() += 1;
+        *kept.dropped.entry(row.thread).or_default() += 1 + row.flags.lost_before;
     }
 }
 
@@ -356,17 +363,20 @@ impl ThreadGroup {
     fn collect(
         &mut self,
         order: &[SlotId],
-        boundaries: &[SlotId],
+        boundaries: &[FurtherPeriod],
         new: &mut Vec<WindowThread>,
         code_memory: &mut Vec<CodeMemoryChange>,
     ) -> Result<Vec<WindowRow>> {
-        let ThreadGroup { overflows, thread, places, .. } = self;
+        let ThreadGroup { overflows, thread, places, lost_records, .. } = self;
         let (mut rows, mut ended_ns) = (Vec::new(), None);
         overflows.drain(|taken| match taken {
             OverflowRecord::Sample(sample) => {
                 rows.extend(place(places, *thread, &sample.at).sample(&sample, order, boundaries))
             }
-            OverflowRecord::Lost { at, samples } => place(places, *thread, &at).flags.lost_before += samples,
+            OverflowRecord::Lost { at, records } => {
+                *lost_records += records;
+                place(places, *thread, &at).lost_records += records;
+            }
             OverflowRecord::Throttled { at, .. } | OverflowRecord::Unthrottled { at, .. } => {
                 place(places, *thread, &at).flags.throttled = true;
             }
@@ -386,19 +396,28 @@ impl ThreadGroup {
             OverflowRecord::SwitchedIn { at, cpu } => place(places, *thread, &at).switched_in(cpu),
         })?;
         if let Some(ended_ns) = ended_ns {
-            rows.extend(self.last_rows(order, ended_ns)?);
+            rows.extend(self.last_rows(order, boundaries, ended_ns)?);
             self.has_ended = true;
         }
         Ok(rows)
     }
 
     /// The rows from the last boundaries to the end at this time.
-    fn last_rows(&mut self, order: &[SlotId], ended_ns: u64) -> Result<Vec<WindowRow>> {
+    fn last_rows(
+        &mut self,
+        order: &[SlotId],
+        boundaries: &[FurtherPeriod],
+        ended_ns: u64,
+    ) -> Result<Vec<WindowRow>> {
         let reading = self.overflows.counts()?;
+        // A record of losses comes with the next record that has room: of the last ones there is none.
+        let unreported = self.overflows.lost()?.unwrap_or(0).saturating_sub(self.lost_records);
+        self.lost_records += unreported;
         let mut rows = Vec::new();
         for (at, counts) in by_place(&reading) {
+            place(&mut self.places, self.thread, &at).lost_records += unreported;
             let end = WindowFinish { cause: WindowCause::End, time_ns: Some(ended_ns), address: None };
-            rows.extend(place(&mut self.places, self.thread, &at).row(counts, end, order));
+            rows.extend(place(&mut self.places, self.thread, &at).row(counts, end, order, boundaries));
         }
         Ok(rows)
     }
@@ -416,6 +435,7 @@ fn place<'a>(places: &'a mut Vec<PlaceState>, thread: Option<WindowThread>, at: 
             running_ns: 0,
             cpu: at.cpu,
             flags: WindowFlags { switches, migrations: switches, ..WindowFlags::default() },
+            lost_records: 0,
         });
         places.len() - 1
     });
@@ -454,9 +474,9 @@ impl PlaceState {
         &mut self,
         sample: &OverflowSample,
         order: &[SlotId],
-        boundaries: &[SlotId],
+        boundaries: &[FurtherPeriod],
     ) -> Option<WindowRow> {
-        let reached = boundaries.iter().position(|slot| *slot == sample.slot).unwrap_or(0);
+        let reached = boundaries.iter().position(|boundary| boundary.slot == sample.slot).unwrap_or(0);
         self.cpu = sample.cpu;
         let counts = GroupCounts {
             values: sample.values.iter().copied().collect(),
@@ -464,11 +484,18 @@ impl PlaceState {
             running_ns: sample.time_running_ns?,
         };
         let (time_ns, address) = (sample.time_ns, sample.ip);
-        self.row(counts, WindowFinish { cause: WindowCause::Boundary(reached), time_ns, address }, order)
+        let end = WindowFinish { cause: WindowCause::Boundary(reached), time_ns, address };
+        self.row(counts, end, order, boundaries)
     }
 
     /// The row since the last boundary; none if nothing was counted since.
-    fn row(&mut self, now: GroupCounts, end: WindowFinish, order: &[SlotId]) -> Option<WindowRow> {
+    fn row(
+        &mut self,
+        now: GroupCounts,
+        end: WindowFinish,
+        order: &[SlotId],
+        boundaries: &[FurtherPeriod],
+    ) -> Option<WindowRow> {
         let enabled_ns = now.enabled_ns.saturating_sub(self.enabled_ns);
         let running_ns = now.running_ns.saturating_sub(self.running_ns);
         let count = |slot: &SlotId| match now.values.get(slot) {
@@ -480,10 +507,18 @@ impl PlaceState {
         };
         let counts: Vec<Count> = order.iter().map(count).collect();
         let nothing = enabled_ns == 0 && counts.iter().all(|count| count.value().unwrap_or(0) == 0);
-        (self.values, self.enabled_ns, self.running_ns) = (now.values, now.enabled_ns, now.running_ns);
         let switches = self.flags.switches.map(|_| 0);
         let fresh = WindowFlags { switches, migrations: switches, ..WindowFlags::default() };
-        let flags = std::mem::replace(&mut self.flags, fresh);
+        let mut flags = std::mem::replace(&mut self.flags, fresh);
+        let lost_records = std::mem::take(&mut self.lost_records);
+        if lost_records > 0 {
+            let ended_by_one = u64::from(matches!(end.cause, WindowCause::Boundary(_)));
+            let passed = periods_passed(&self.values, &now.values, boundaries);
+            flags.lost_before = passed.saturating_sub(ended_by_one).min(lost_records);
+            // Switches may be among the lost records.
+            (flags.switches, flags.migrations) = (None, None);
+        }
+        (self.values, self.enabled_ns, self.running_ns) = (now.values, now.enabled_ns, now.running_ns);
         if nothing && end.cause == WindowCause::End {
             return None;
         }
@@ -499,6 +534,22 @@ impl PlaceState {
             flags,
         })
     }
+}
+
+/// How many ends of periods are between two readings of a group. The kernel counts lost records, and not how
+/// many of them are samples: the others are switches, new threads and mappings.
+fn periods_passed(
+    before: &BTreeMap<SlotId, u64>,
+    now: &BTreeMap<SlotId, u64>,
+    boundaries: &[FurtherPeriod],
+) -> u64 {
+    let passed = |boundary: &FurtherPeriod| {
+        let periods = |values: &BTreeMap<SlotId, u64>| {
+            values.get(&boundary.slot).copied().unwrap_or(0) / boundary.period_events.get()
+        };
+        periods(now).saturating_sub(periods(before))
+    };
+    boundaries.iter().map(passed).fold(0, u64::saturating_add)
 }
 
 /// The count between two values. A pinned group is on counters whenever its PMU's cores run the thread, so a
@@ -536,9 +587,12 @@ impl Windowing for PerfWindows {
         let stopped_ns = monotonic_ns();
         self.collect();
         for mut group in std::mem::take(&mut self.groups).into_values() {
-            match group.last_rows(&self.order, stopped_ns) {
+            match group.last_rows(&self.order, &self.boundaries, stopped_ns) {
                 Ok(rows) => rows.into_iter().for_each(|row| keep(row, &mut self.kept, self.began_ns)),
                 Err(error) => self.without_rows(&error.to_string()),
+            }
+            if group.lost_records > 0 {
+                self.note_full_ring();
             }
         }
         stopped.into_iter().collect()

@@ -30,7 +30,7 @@ use super::heat_map::HeatMap;
 use super::mapping_changes::ChangeHistory;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::maps_listing::of_listings;
-use super::modelled_accesses::ModelledBlocks;
+use super::modelled_blocks::ModelledBlocks;
 use super::proc;
 use super::readout::EventReadout;
 use super::remote_syscalls::{GADGET, RemoteSyscalls, number};

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// A path as text: `\\xHH` for each byte of a control character and each byte that is no UTF-8, other bytes as
-/// they are. A backslash that could be taken for such an escape is escaped too, so that [`unescaped_path`] gives
+/// A path as text: `\\xHH` for each byte of a control character and each byte that is no UTF-8, other bytes
+/// as they are. A backslash that could be taken for such an escape is escaped too: [`unescaped_path`] gives
 /// the path back.
 pub fn escaped_path(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
@@ -29,7 +29,8 @@ pub fn escaped_path(path: &[u8]) -> String {
     text
 }
 
-/// A path as the list of mappings has it, as text of [`escaped_path`]. The kernel writes a line feed as `\012`.
+/// A path as the list of mappings has it, as text of [`escaped_path`]. The kernel writes a line feed as
+/// `\012`.
 pub(super) fn escaped_of_maps(line: &[u8]) -> String {
     let mut path = Vec::with_capacity(line.len());
     let mut rest = line;

@@ -82,6 +82,7 @@ mod mapping_policy;
 mod maps;
 mod maps_listing;
 mod modelled_accesses;
+mod modelled_blocks;
 mod native_state;
 mod own_counts;
 mod proc;

@@ -171,8 +171,8 @@ impl TranslationStore {
 
     /// The name under which the translation of a new program is stored; `None` where it is not to be stored.
     fn cache_name(&self, tid: u32, maps: &MemoryMaps, settings: &TracerSettings) -> Option<String> {
-        // A translation with a budget is for one recording. A stored one has no places of its code, and no plans
-        // of its records.
+        // A translation with a budget is for one recording. A stored one has no places of its code, and no
+        // plans of its records.
         let TranslationSettings { budget, logs_accesses, .. } = settings.translation;
         let is_plain = budget.is_none() && !settings.profiled && !logs_accesses;
         let translation_cache = self.persistent.as_ref().filter(|_| is_plain)?;

@@ -112,13 +112,13 @@ enum Lookup {
 
 /// The result of a look-up in a first cache and in the last level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Looked {
+pub(crate) struct CacheLookups {
     first: Lookup,
     last: Lookup,
 }
 
-impl Looked {
-    const HIT: Looked = Looked { first: Lookup::Hit, last: Lookup::Hit };
+impl CacheLookups {
+    const HIT: CacheLookups = CacheLookups { first: Lookup::Hit, last: Lookup::Hit };
 
     /// Whether the first cache had it.
     #[inline(always)]
@@ -189,26 +189,26 @@ impl MissModel {
 
     /// Fetches an instruction.
     #[inline(always)]
-    pub(crate) fn fetch(&mut self, pc: u64, length: u64) -> Looked {
+    pub(crate) fn fetch(&mut self, pc: u64, length: u64) -> CacheLookups {
         match self.l1i.access(pc, length) {
-            Lookup::Hit => Looked::HIT,
+            Lookup::Hit => CacheLookups::HIT,
             first => self.in_last_level(first, pc, length),
         }
     }
 
     /// Accesses data.
     #[inline(always)]
-    pub(crate) fn access_data(&mut self, address: u64, bytes: u64) -> Looked {
+    pub(crate) fn access_data(&mut self, address: u64, bytes: u64) -> CacheLookups {
         let bytes = bytes.clamp(1, self.longest_access);
         match self.l1d.access(address, bytes) {
-            Lookup::Hit => Looked::HIT,
+            Lookup::Hit => CacheLookups::HIT,
             first => self.in_last_level(first, address, bytes),
         }
     }
 
     #[inline(never)]
-    fn in_last_level(&mut self, first: Lookup, address: u64, bytes: u64) -> Looked {
-        Looked { first, last: self.ll.access(address, bytes).min(first) }
+    fn in_last_level(&mut self, first: Lookup, address: u64, bytes: u64) -> CacheLookups {
+        CacheLookups { first, last: self.ll.access(address, bytes).min(first) }
     }
 
     /// Predicts a branch; whether that is wrong.

@@ -273,7 +273,7 @@ impl Planner {
         Some((general(register)?, self.value(step, register)?))
     }
 
-    /// What is known of registers behind an instruction.
+    /// The knowledge of registers behind an instruction.
     fn follow(&mut self, instruction: &Instruction, info: &InstructionInfo) {
         let follows = self.following(instruction);
         for used in info.used_registers() {

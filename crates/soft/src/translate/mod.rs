@@ -177,8 +177,8 @@ pub enum StopReason {
     /// Before a block that has more instructions than the budget of the thread ([`BUDGET`]). The program
     /// continues behind the stop; the block is subtracted already.
     Budget,
-    /// Before a call or return for which the log has no room ([`CALL_LOG_END`]), or before a block where blocks
-    /// are logged. The program continues behind the stop.
+    /// Before a call or return for which the log has no room ([`CALL_LOG_END`]), or before a block where
+    /// blocks are logged. The program continues behind the stop.
     CallLog,
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,

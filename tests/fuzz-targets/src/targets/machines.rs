@@ -1,7 +1,7 @@
 //! Facts of machines, their registers, and configuration.
 
 use cyclometer::config::Config;
-use cyclometer_arch::Chip;
+use cyclometer_arch::{Chip, ChipCounters};
 use cyclometer_backend::kdebug::{KdebugRecords, SampleRows, ThreadSamples};
 use cyclometer_backend::registers::journal::Journal;
 use cyclometer_core::CounterMask;
@@ -25,7 +25,11 @@ pub(super) fn machine(bytes: &[u8]) {
 /// Steps with registers of the list, or an error. A journal is written back unchanged.
 pub(super) fn journal(bytes: &[u8]) {
     let Ok(journal) = Journal::parse(bytes) else { return };
-    let chip = Chip { pmu_version: Some(4), counters: CounterMask::first(8, 4), ..Chip::default() };
+    let chip = Chip {
+        pmu_version: Some(4),
+        counters: ChipCounters::of(CounterMask::first(8, 4)),
+        ..Chip::default()
+    };
     let _ = journal.steps(&chip);
     assert_eq!(Journal::parse(journal.to_text().as_bytes()), Ok(journal));
 }

@@ -26,9 +26,10 @@ pub struct OverflowSampling {
     pub with_addresses: bool,
     /// Whether one thread is followed for windows: not with the threads that it creates, but with records of
     /// them ([`OverflowRecord::Forked`]), of its switches, of executable memory that it maps and of its end.
-    /// Samples then have the counts of the group and its times. Addresses are those of plain interrupts: with
-    /// `precise_ip` Linux counts some events by another unit (IBS of AMD), or counts another event (cycles on
-    /// older CPUs of Intel), and here counts come first.
+    /// Windows of CPUs have none of these records, as those of all tasks would fill the ring. Samples then
+    /// have the counts of the group and its times. Addresses are those of plain interrupts: with `precise_ip`
+    /// Linux counts some events by another unit (IBS of AMD), or counts another event (cycles on older CPUs
+    /// of Intel), and here counts come first.
     pub for_windows: bool,
 }
 
@@ -96,8 +97,9 @@ pub enum OverflowRecord {
     Lost {
         /// Where.
         at: At,
-        /// Number of records: samples, and the kernel's throttling records, so at most as many samples.
-        samples: u64,
+        /// Number of records: samples, and all others that the event was opened with, so at most as many
+        /// samples.
+        records: u64,
     },
     /// From here to the next [`OverflowRecord::Unthrottled`] the event does not count, as it interrupted too
     /// often.
@@ -376,8 +378,8 @@ fn each_of(record: Record, at: &At, group: SampledGroup<'_>, each: &mut dyn FnMu
     let at = || at.clone();
     match record {
         Record::Sample(sample) => each(OverflowRecord::Sample(taken(sample, at(), group))),
-        Record::Lost { records: samples, .. } | Record::LostSamples { samples } => {
-            each(OverflowRecord::Lost { at: at(), samples });
+        Record::Lost { records, .. } | Record::LostSamples { samples: records } => {
+            each(OverflowRecord::Lost { at: at(), records });
         }
         Record::Throttled { time_ns, .. } => each(OverflowRecord::Throttled { at: at(), time_ns }),
         Record::Unthrottled { time_ns, .. } => each(OverflowRecord::Unthrottled { at: at(), time_ns }),

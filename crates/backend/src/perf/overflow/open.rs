@@ -261,8 +261,11 @@ fn sampled(
     let mut attr = timed(attr);
     attr.wakeup_events = how.wake_after;
     if how.for_windows {
-        attr.flags |= flags::TASK | flags::CONTEXT_SWITCH | flags::SAMPLE_ID_ALL;
-        attr.flags |= flags::MMAP | flags::MMAP2 | flags::COMM | flags::COMM_EXEC;
+        attr.flags |= flags::SAMPLE_ID_ALL;
+        if !place.is_everyones() {
+            attr.flags |= flags::TASK | flags::CONTEXT_SWITCH;
+            attr.flags |= flags::MMAP | flags::MMAP2 | flags::COMM | flags::COMM_EXEC;
+        }
         // The counters of the totals beside would share the PMU with windows otherwise.
         attr.flags |= flags::PINNED;
     }
@@ -320,6 +323,22 @@ mod tests {
             assert!(format.samples(sample_type::IP) && format.samples(sample_type::ADDR));
             assert!(!format.samples(sample_type::READ) && !format.reads(read_format::GROUP));
         }
+    }
+
+    #[test]
+    fn windows_of_a_cpu_have_no_records_of_its_tasks() {
+        let slots = [slot(0, None, vec![event("p", 4, PerfClass::Software)])];
+        let units = units(&slots[0], &[]).unwrap();
+        let first = units[0].members[0];
+        let how = OverflowSampling { for_windows: true, ..how() };
+        let format = format(&units[0], first.event, GroupSampling { how, further: &[] }, 0);
+        let of = |target: &Target| {
+            let place = target::places(target).unwrap().remove(0);
+            sampled(&units[0], &first, &place, how, format).flags
+        };
+        let of_tasks = flags::TASK | flags::CONTEXT_SWITCH | flags::MMAP | flags::COMM;
+        assert_eq!(of(&Target::ThisThread) & of_tasks, of_tasks);
+        assert_eq!(of(&Target::Cpus([0].into_iter().collect())) & of_tasks, 0);
     }
 
     #[test]

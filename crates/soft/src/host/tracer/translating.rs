@@ -97,7 +97,8 @@ impl Tracer {
         }
     }
 
-    /// Prepares the window, the calls and the accesses of a thread that is about to enter translated code in a context.
+    /// Prepares the window, the calls and the accesses of a thread that is about to enter translated code in
+    /// a context.
     fn begin_recording(
         &mut self,
         tid: u32,
