@@ -36,7 +36,7 @@ const CLOCK: &str = "task-clock";
 /// Events of a default row: 1 to 5 ms of a CPU. For the clock: 10 ms.
 const USUAL_PERIOD: NonZeroU64 = NonZeroU64::new(10_000_000).expect("is not zero");
 
-/// The least period of the kernel's clocks as events, in ns: they are timers, and Linux raises shorter periods.
+/// The least period of the kernel's clocks as events, in ns: Linux raises shorter ones.
 ///
 /// # Source
 ///
