@@ -69,7 +69,9 @@ fn total_line(column: &RecordedColumn, total: &Count, unassigned: &Count, width:
         Count::Exact(0) => String::new(),
         Count::Exact(left) => {
             let share = *left as f64 / value.max(1) as f64;
-            format!("{} in no window", units::percent(share))
+            // A rest that rounds to 0 % is not none.
+            let share = if share <= 0.005 { "less than 1 %".to_owned() } else { units::percent(share) };
+            format!("{share} in no window")
         }
         other => other.reason().unwrap_or_default(),
     };
@@ -85,10 +87,8 @@ mod tests {
     use super::*;
     use crate::testing::one_run;
 
-    #[test]
-    fn long_names_reasons_and_notes_are_broken_at_80_columns() {
-        let long = "a reason of many words ".repeat(9);
-        let column = |name: &str| RecordedColumn {
+    fn column(name: &str) -> RecordedColumn {
+        RecordedColumn {
             slot: SlotId(0),
             name: name.to_owned(),
             unit: Unit::Count,
@@ -97,7 +97,20 @@ mod tests {
             provenance: Provenance::Counted,
             modes: None,
             notes: Vec::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_small_rest_in_no_window_is_not_shown_as_none() {
+        let shown = |left| total_line(&column("loads:u"), &Count::Exact(1000), &Count::Exact(left), 7);
+        assert!(shown(5).ends_with("  less than 1 % in no window\n"), "{}", shown(5));
+        assert!(shown(6).ends_with("  1 % in no window\n"), "{}", shown(6));
+        assert!(!shown(0).contains("in no window"), "{}", shown(0));
+    }
+
+    #[test]
+    fn long_names_reasons_and_notes_are_broken_at_80_columns() {
+        let long = "a reason of many words ".repeat(9);
         let lost = Count::Lost { reason: long.clone() };
         let raw = "cpu/event=0xc0,umask=0x0f,cmask=1/:u";
         let recorded = Recorded {

@@ -36,6 +36,13 @@ const CLOCK: &str = "task-clock";
 /// Events of a default row: 1 to 5 ms of a CPU. For the clock: 10 ms.
 const USUAL_PERIOD: NonZeroU64 = NonZeroU64::new(10_000_000).expect("is not zero");
 
+/// The least period of the kernel's clocks as events, in ns: Linux raises shorter ones.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`, `perf_swevent_start_hrtimer`.
+const LEAST_CLOCK_PERIOD: NonZeroU64 = NonZeroU64::new(10_000).expect("is not zero");
+
 /// Length of a default row by time.
 const USUAL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -138,6 +145,7 @@ impl RowEnds {
         };
         let mut leaders = vec![first];
         leaders.extend(args.also.iter().map(|every| leader(every, INSTRUCTIONS)));
+        let leaders = leaders.into_iter().map(as_counted).collect();
         Ok(RowEnds { leaders, backend, ..RowEnds::of(events) })
     }
 }
@@ -173,8 +181,16 @@ impl RowEnds {
         }
         let ns = u64::try_from(period.as_nanos()).ok().and_then(NonZeroU64::new);
         let clock = Leader { event: CLOCK.to_owned(), period: ns.unwrap_or(USUAL_PERIOD) };
-        Ok(RowEnds { leaders: vec![clock], ..RowEnds::of(events) })
+        Ok(RowEnds { leaders: vec![as_counted(clock)], ..RowEnds::of(events) })
     }
+}
+
+/// The leader with the period that the kernel uses.
+fn as_counted(leader: Leader) -> Leader {
+    let name = leader.event.split(':').next().unwrap_or_default();
+    let is_clock = [CLOCK, "task_clock", "cpu-clock", "cpu_clock"].contains(&name);
+    let period = if is_clock { leader.period.max(LEAST_CLOCK_PERIOD) } else { leader.period };
+    Leader { period, ..leader }
 }
 
 /// The ends of rows in words, with units where events have one: `every 10.00 ms of task-clock`.
@@ -234,6 +250,18 @@ mod tests {
             notes: Vec::new(),
             sink_error: None,
         }
+    }
+
+    #[test]
+    fn periods_of_the_kernels_clocks_are_at_least_ten_microseconds() {
+        let period = |event: &str, period: u64| {
+            let leader = Leader { event: event.to_owned(), period: NonZeroU64::new(period).unwrap() };
+            as_counted(leader).period.get()
+        };
+        for clock in ["task-clock", "cpu-clock", "task-clock:u"] {
+            assert_eq!((period(clock, 1), period(clock, 10_001)), (10_000, 10_001), "{clock}");
+        }
+        assert_eq!(period("page-faults", 1), 1);
     }
 
     #[test]
