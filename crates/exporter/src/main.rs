@@ -51,7 +51,7 @@ struct ExporterArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Address to listen on [default: 127.0.0.1:9753]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Events of the machine, as in `cyclometer stat -e`
     #[arg(long, value_name = "EVENTS")]
@@ -97,6 +97,10 @@ fn main() -> ExitCode {
     }
 }
 
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "it is no address with a port, such as 127.0.0.1:9753".to_owned())
+}
+
 fn print_manual_page() -> Result<(), String> {
     let page = clap_mangen::Man::new(ExporterArgs::command()).section("8");
     page.render(&mut std::io::stdout()).map_err(|error| format!("cannot write the manual page: {error}"))
@@ -121,6 +125,10 @@ fn run(args: &ExporterArgs) -> Result<(), String> {
     let config = configured(args)?;
     let machine = diagnosed_machine();
     let counters = HostCounters::new(&machine, &config)?;
+    if let Some(root) = &config.cgroups.root {
+        std::fs::read_dir(root)
+            .map_err(|error| format!("cgroups.root: cannot read the folder {}: {error}", root.display()))?;
+    }
     let tls = config.tls.as_ref().map(server::tls_config).transpose()?;
     #[cfg(feature = "otlp")]
     args.otlp.as_deref().map(cyclometer_exporter::otlp::collector_address).transpose()?;

@@ -249,7 +249,12 @@ fn mistakes_are_named_with_file_line_and_key_and_unknown_events_with_the_key() {
     assert!(text.contains("machine.events: ") && text.contains("no_such_pmu_event_is_here"), "{text}");
     let text = refused(program().args(["--config", "/no/such/file"]));
     assert!(text.contains("cannot read the configuration /no/such/file"), "{text}");
-    assert!(refused(program().args(["--listen", "9"])).contains("--listen"));
+    let text = with_config("cgroups: {root: /no/such/folder}\n");
+    assert!(text.contains("cgroups.root: cannot read the folder /no/such/folder: No such file"), "{text}");
+    for address in ["9", "127.0.0.1:99999", "localhost:9753"] {
+        let text = refused(program().args(["--listen", address]));
+        assert!(text.contains("--listen") && text.contains("such as 127.0.0.1:9753"), "{text}");
+    }
     for mode in ["--check", "--once"] {
         assert!(refused(program().args(["--otlp", "https://a", mode])).contains("TLS is not supported"));
     }
