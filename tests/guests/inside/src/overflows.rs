@@ -237,7 +237,7 @@ impl Drained {
     fn take(&mut self, overflows: &mut Overflows) -> Result<()> {
         Ok(overflows.drain(|taken| match taken {
             OverflowRecord::Sample(sample) => self.samples.push(sample),
-            OverflowRecord::Lost { samples, .. } => self.lost += samples,
+            OverflowRecord::Lost { records, .. } => self.lost += records,
             OverflowRecord::Throttled { .. } => self.throttled += 1,
             OverflowRecord::Unthrottled { .. } => {}
             other => panic!("threads are not followed: {other:?}"),
@@ -279,8 +279,9 @@ fn code(program: &Program) -> Result<Range<u64>> {
 fn are_in_the_loop(samples: &[OverflowSample], program: &Program, period: u64) -> Result<()> {
     let code = code(program)?;
     for sample in samples {
-        ensure!(sample.mode == Mode::User, "{:?} at {:#x}", sample.mode, sample.ip);
-        ensure!(code.contains(&sample.ip), "{:#x} is not in {code:#x?}", sample.ip);
+        let ip = sample.ip.context("no address")?;
+        ensure!(sample.mode == Mode::User, "{:?} at {ip:#x}", sample.mode);
+        ensure!(code.contains(&ip), "{ip:#x} is not in {code:#x?}");
         ensure!(sample.period_events == period, "{} instead of {period}", sample.period_events);
     }
     Ok(())
@@ -382,7 +383,8 @@ fn kernel(event: &Event) -> Result<()> {
     all.take(&mut overflows)?;
     ensure!(!all.samples.is_empty(), "no samples of {:?}", overflows.counts()?.cells);
     let of_kernel = |sample: &OverflowSample| sample.mode == Mode::Kernel;
-    let stray = all.samples.iter().find(|sample| of_kernel(sample) != (sample.ip >> 63 == 1));
+    let stray =
+        all.samples.iter().find(|sample| sample.ip.is_none_or(|ip| of_kernel(sample) != (ip >> 63 == 1)));
     ensure!(stray.is_none(), "{stray:x?}");
     let number = all.samples.iter().filter(|sample| of_kernel(sample)).count();
     ensure!(number > 0, "none of {} samples is the kernel's", all.samples.len());
