@@ -8,6 +8,7 @@ use iced_x86::{Decoder, DecoderOptions};
 
 use super::instruction::{DecodedInstruction, OSZAP, OpcodeTraits, STATUS};
 use super::pages::{CodePages, CodeSource, CodeStability, PAGE};
+use super::region::is_region_near;
 use crate::block::{DetachReason, MAX_INSTRUCTIONS, Terminator};
 use crate::hash::AddressMap;
 use crate::profile::Heat;
@@ -346,7 +347,10 @@ impl BlockSearch<'_> {
             for (to, share) in continuations(start, end).into_iter().flatten() {
                 self.found.leaders.push(to);
                 let likely = likely / 100 * self.share(start, to, share);
-                open.extend((likely >= LEAST_LIKELY).then_some((likely, Reverse(to))));
+                // Code that is not near this region gets one of its own when it is executed: what it accesses may
+                // be out of reach from here.
+                let is_near = is_region_near(self.bounds.0, to);
+                open.extend((likely >= LEAST_LIKELY && is_near).then_some((likely, Reverse(to))));
             }
         }
     }

@@ -43,6 +43,43 @@ fn a_flag_is_dead_only_when_a_new_value_is_sure() {
     check(&[0xe1, 0], ZF, 0); // loope
 }
 
+/// A jump at [`AT`], to code far away that accesses data beside it.
+struct FarJump;
+
+impl FarJump {
+    const TARGET: u64 = AT + 0x7ff0_0000;
+}
+
+impl CodeSource for FarJump {
+    fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
+        let mut page = Box::new([0xcc; PAGE as usize]);
+        if address == FarJump::TARGET {
+            // lea rdi, [rip + 0x58facf]; ret
+            let code = [0x48, 0x8d, 0x3d, 0xcf, 0xfa, 0x58, 0, 0xc3];
+            page[..code.len()].copy_from_slice(&code);
+            return Some(page);
+        }
+        let mut a = CodeAssembler::new(64).unwrap();
+        a.jmp(FarJump::TARGET).unwrap();
+        TestProgram(a.assemble(AT).unwrap()).page(address)
+    }
+}
+
+#[test]
+fn code_far_from_the_region_is_left_to_another_one() {
+    let found_from = |region: u64| {
+        let bounds = (region, region + REGION);
+        let pages = &mut CodePages::default();
+        let found = BlockBatch::find(pages, &mut FarJump, AT, bounds, &|_| 0, Default::default());
+        let of = |pending: &super::super::batch::PendingBlock| (pending.address, pending.terminator);
+        found.blocks.iter().map(of).collect::<Vec<_>>()
+    };
+    let jump = (AT, Terminator::Jump { target: FarJump::TARGET });
+    assert_eq!(found_from(0x1000_0000), [jump], "the target is not near");
+    let both = [jump, (FarJump::TARGET, Terminator::Return { drops: 0 })];
+    assert_eq!(found_from(0x4000_0000), both);
+}
+
 #[test]
 fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
     // je into the middle of the next instruction: mov eax, ...; or nop; nop; nop; ret.
