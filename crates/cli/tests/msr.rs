@@ -209,8 +209,8 @@ fn what_always_counts_misses_no_change_of_turns() {
     };
     // The counters of a rotation group are read one after the other, by sockets. That takes a percent or two
     // of a rotation, and much more while other programs use the machine.
-    let mut shares = std::iter::repeat_with(share).take(5);
-    assert!(shares.any(|share| (share / 0.375 - 1.0).abs() < 0.1), "never in five runs");
+    let mut shares = std::iter::repeat_with(share).take(30);
+    assert!(shares.any(|share| (share / 0.375 - 1.0).abs() < 0.1), "never in thirty runs");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn amd_is_counted_with_and_without_global_registers() {
         };
         // Without global registers the counters begin one after the other, by sockets, and whoever uses the
         // machine meanwhile makes the time between them long.
-        let mut ratios = std::iter::repeat_with(per_cycle).take(5);
-        assert!(ratios.any(|ratio| (ratio - 3.0).abs() < 0.1), "{model}: never in five runs");
+        let mut ratios = std::iter::repeat_with(per_cycle).take(30);
+        assert!(ratios.any(|ratio| (ratio - 3.0).abs() < 0.1), "{model}: never in thirty runs");
     }
 }

@@ -153,5 +153,5 @@ fn paths_of_any_bytes_have_names_and_are_shown_escaped() {
 
 /// Bytes as `printf` of the shell reads them.
 fn octal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("\\\\{byte:03o}")).collect()
+    bytes.iter().map(|byte| format!("\\{byte:03o}")).collect()
 }

@@ -347,8 +347,8 @@ impl BlockSearch<'_> {
             for (to, share) in continuations(start, end).into_iter().flatten() {
                 self.found.leaders.push(to);
                 let likely = likely / 100 * self.share(start, to, share);
-                // Code that is not near this region gets one of its own when it is executed: what it accesses may
-                // be out of reach from here.
+                // Code that is not near this region gets one of its own when it is executed: its data may be
+                // out of reach from here.
                 let is_near = is_region_near(self.bounds.0, to);
                 open.extend((likely >= LEAST_LIKELY && is_near).then_some((likely, Reverse(to))));
             }
