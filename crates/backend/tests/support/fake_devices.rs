@@ -72,6 +72,8 @@ pub struct Written {
     pub register: PmuReg,
     /// The value.
     pub value: u64,
+    /// The simulated time, in ns.
+    pub at_ns: u64,
 }
 
 impl FakeDevices {
@@ -239,7 +241,8 @@ impl State {
             return Err(errno);
         }
         self.machine.write(cpu, register, value).map_err(errno)?;
-        self.written.push(Written { cpu, register, value });
+        let at_ns = self.machine.now_ns();
+        self.written.push(Written { cpu, register, value, at_ns });
         if self.kernel_cpu == Some(cpu) && register.to_string().contains("GLOBAL_C") {
             let amounts = [(Concept::Instructions, 8.0), (Concept::Cycles, 4.0)];
             self.execute(Workload::iterations(Activity::of_iteration(4, &amounts), 100));
