@@ -99,7 +99,7 @@ fn test_program(message: &Value) -> Option<TestProgram> {
 }
 
 /// Runs test programs, as many at once as there are CPUs; the output of those that fail is shown. A few tests
-/// that fail run again alone afterwards ([`alone`]).
+/// that fail run again alone afterwards, to tell whether they depend on the others ([`alone`]).
 ///
 /// # Errors
 ///
@@ -128,7 +128,7 @@ pub(super) fn run_side_by_side(
         }
     });
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let failed = alone::run_again(failed, prepare);
+    let failed = alone::run_again(&failed, prepare);
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
 }
