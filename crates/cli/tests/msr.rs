@@ -207,8 +207,8 @@ fn what_always_counts_misses_no_change_of_turns() {
     let number = |name: &str| branches["values"][0][name].as_f64().unwrap();
     let (raw, enabled, running) = (number("raw"), number("time_enabled_ns"), number("time_running_ns"));
     let global = |values: &WrittenValues| values.get("IA32_PERF_GLOBAL_CTRL").copied().unwrap_or(0);
-    // 3 cycles a ns, in one time without a gap. Simulated time is real time, so nothing depends on how long an
-    // access takes: the program's writes tell when something counted.
+    // 3 cycles a ns, in one time without a gap. Simulated time is real time, so nothing depends on how long
+    // an access takes: the program's writes tell when something counted.
     let always = counted(&devices, 0, |values| global(values) & (1 << 33) != 0).pop().unwrap();
     let cycles = found[0]["mean"].as_f64().unwrap();
     let all_cycles = 3.0 * sum_ns(&[always]);
