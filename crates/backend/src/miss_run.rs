@@ -71,15 +71,14 @@ fn translated(mut modelled: ModelledCommand) -> Result<MissRun> {
                 if !by.reached_command {
                     modelled.child().signal(by.signal);
                 }
-                // A command that goes on all the same goes on natively.
-                modelled.finish();
+                // A command that goes on all the same is modelled to its end. The tracer is told of no end before:
+                // a report that nobody reads yet would keep it from releasing the command.
                 interrupted.get_or_insert(by.signal);
             }
         }
     };
     modelled.finish();
     let (places, left) = modelled.counts(exit)?;
-    let left = if interrupted.is_some() { Some("it was interrupted".to_owned()) } else { left };
     let sites: Vec<SiteMisses> =
         places.into_iter().map(|(path, offset, counts)| site(path, offset, counts)).collect();
     let mut all = MissCounts::default();

@@ -49,7 +49,7 @@ impl ModelledCommand {
         &mut self.child
     }
 
-    /// Lets what still runs go on natively.
+    /// Lets processes that outlive the command go on natively.
     pub(crate) fn finish(&mut self) {
         self.link.finish();
     }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -147,6 +149,69 @@ fn a_forked_process_is_modelled_to_the_last_instruction_and_a_failure_is_the_com
     let Some(one) = of_fill("-DPROCESSES=1") else { return };
     assert!(one > 1024, "{one}");
     assert_eq!(of_fill("-DPROCESSES=2"), Some(2 * one));
+}
+
+/// Four threads, each of which touches all lines of a megabyte of its own three times.
+const THREADS: &str = r#"
+#include <pthread.h>
+static char memory[4][1 << 20];
+void *touch(void *own) { char *at = own; for (int r = 0; r < 3; r++) for (int i = 0; i < 1 << 20; i += 64) at[i]++; return 0; }
+int main(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, touch, memory[i]);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn all_threads_of_a_program_that_replaced_another_are_modelled() {
+    let folder = tempfile::tempdir().unwrap();
+    if super::built_from(folder.path(), THREADS, &["-O1", "-pthread"]).is_none() {
+        return;
+    }
+    let options = ["--model", "full", "--by", "function", "--json", "--output", "null"];
+    for command in [&["./program"][..], &["sh", "-c", "exec ./program"]] {
+        let out = stat(folder.path(), &options, command);
+        assert!(out.status.success(), "{}", stderr(&out));
+        let report: Value = serde_json::from_str(&stdout(&out)).unwrap();
+        let by = &report["commands"][0]["by"];
+        let row = by["rows"].as_array().unwrap().iter().find(|row| row["function"] == "touch").unwrap();
+        let event = by["events"].as_array().unwrap().iter().position(|one| one == "modelled_l1d_misses");
+        let misses = row["counts"][event.unwrap_or_else(|| panic!("{}", by["events"]))].as_u64().unwrap();
+        // Each line of the megabyte has left the cache when its turn comes again.
+        assert!((196_608..=198_600).contains(&misses), "{misses} for {command:?}");
+    }
+}
+
+#[test]
+fn a_command_that_ends_itself_at_an_interrupt_is_modelled_to_its_end() {
+    if !software_pmu_works() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "trap 'exit 4' INT; ls / > started; while :; do :; done";
+    let tool = cyclometer()
+        .args(["stat", "--model", "full", "--json", "--output", "null", "--", "sh", "-c", script])
+        .current_dir(folder.path())
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while fs::read(folder.path().join("started")).unwrap_or_default().is_empty() {
+        assert!(began.elapsed() < Duration::from_secs(300), "the command does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let group = format!("-{}", tool.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    let out = tool.wait_with_output().unwrap();
+    let report: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|_| panic!("{}", stderr(&out)));
+    assert_eq!(report["interrupted"], 2, "{}", report["interrupted"]);
+    assert_eq!(report["commands"][0]["runs"][0]["exit"], 4);
+    let first = &report["commands"][0]["metrics"][0];
+    assert!(first["mean"].as_f64().unwrap() > 100_000.0, "{first}");
 }
 
 #[test]
