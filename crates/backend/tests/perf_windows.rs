@@ -187,21 +187,40 @@ fn own_tid() -> u32 {
     link.file_name().unwrap().to_str().unwrap().parse().unwrap()
 }
 
+/// A thread that does something again and again.
+struct BusyThread {
+    tid: u32,
+    stop: std::sync::mpsc::Sender<()>,
+    worker: std::thread::JoinHandle<()>,
+}
+
+impl BusyThread {
+    fn start(mut work: impl FnMut() + Send + 'static) -> BusyThread {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let worker = std::thread::spawn(move || {
+            tell.send(own_tid()).unwrap();
+            while matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
+                work();
+            }
+        });
+        BusyThread { tid: told.recv().unwrap(), stop, worker }
+    }
+
+    fn end(self) {
+        drop(self.stop);
+        self.worker.join().unwrap();
+    }
+}
+
 #[test]
 fn rows_of_a_thread_name_its_process_and_rows_without_room_are_counted() {
-    let (tell, told) = std::sync::mpsc::channel();
-    let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let worker = std::thread::spawn(move || {
-        tell.send(own_tid()).unwrap();
-        while matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
-            std::hint::spin_loop();
-        }
-    });
-    let tid = told.recv().unwrap();
+    let busy = BusyThread::start(std::hint::spin_loop);
+    let tid = busy.tid;
     let narrow = WindowSpec { most_rows: 2, ..spec(1, 100_000) };
     let opened = permitted(PerfSource::new().windows(&slots(), &Target::Thread(tid), &narrow));
     let Some(mut windows) = opened else {
-        drop(stop);
+        busy.end();
         return;
     };
     windows.start().unwrap();
@@ -211,8 +230,7 @@ fn rows_of_a_thread_name_its_process_and_rows_without_room_are_counted() {
         std::thread::sleep(Duration::from_millis(5));
         take(windows.as_mut(), &mut run, Instant::now());
     }
-    drop(stop);
-    worker.join().unwrap();
+    busy.end();
     windows.stop().unwrap();
     take(windows.as_mut(), &mut run, Instant::now());
     let thread = WindowThread { pid: std::process::id(), tid };
@@ -223,26 +241,21 @@ fn rows_of_a_thread_name_its_process_and_rows_without_room_are_counted() {
 
 #[test]
 fn lost_records_of_the_kernel_that_are_no_rows_are_not_counted_as_lost_rows() {
-    let (tell, told) = std::sync::mpsc::channel();
-    let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let worker = std::thread::spawn(move || {
-        tell.send(own_tid()).unwrap();
-        while matches!(stopped.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty)) {
-            // Memory that the allocator takes from the kernel anew each time.
-            let mut fresh = vec![0_u8; 64 << 20];
-            // At least one fault for each huge page.
-            for pages in fresh.chunks_mut(2 << 20) {
-                pages.chunks_mut(4096).for_each(|page| page[0] = 1);
-                // Two records of switches, as long as the thread sleeps.
-                std::thread::sleep(Duration::from_nanos(1));
-            }
-            std::hint::black_box(&fresh);
+    let busy = BusyThread::start(|| {
+        // Memory that the allocator takes from the kernel anew each time.
+        let mut fresh = vec![0_u8; 64 << 20];
+        // At least one fault for each huge page.
+        for pages in fresh.chunks_mut(2 << 20) {
+            pages.chunks_mut(4096).for_each(|page| page[0] = 1);
+            // Two records of switches, as long as the thread sleeps.
+            std::thread::sleep(Duration::from_nanos(1));
         }
+        std::hint::black_box(&fresh);
     });
-    let tid = told.recv().unwrap();
-    let opened = permitted(PerfSource::new().windows(&slots(), &Target::Thread(tid), &spec(0, 1)));
+    let target = Target::Thread(busy.tid);
+    let opened = permitted(PerfSource::new().windows(&slots(), &target, &spec(0, 1)));
     let Some(mut windows) = opened else {
-        drop(stop);
+        busy.end();
         return;
     };
     windows.start().unwrap();
@@ -253,8 +266,7 @@ fn lost_records_of_the_kernel_that_are_no_rows_are_not_counted_as_lost_rows() {
         pause *= 2;
         take(windows.as_mut(), &mut run, Instant::now());
     }
-    drop(stop);
-    worker.join().unwrap();
+    busy.end();
     windows.stop().unwrap();
     take(windows.as_mut(), &mut run, Instant::now());
     let ended = run.rows.iter().filter(|row| row.cause == WindowCause::Boundary(0)).count() as u64;
