@@ -71,8 +71,8 @@ fn translated(mut modelled: ModelledCommand) -> Result<MissRun> {
                 if !by.reached_command {
                     modelled.child().signal(by.signal);
                 }
-                // A command that goes on all the same is modelled to its end. The tracer is told of no end before
-                // that: a report that nobody reads yet would keep it from releasing the command.
+                // A command that goes on all the same is modelled to its end. The tracer is told of no end
+                // before: a report that nobody reads yet would keep it from releasing the command.
                 interrupted.get_or_insert(by.signal);
             }
         }

@@ -365,16 +365,17 @@ fn perl_counts_as_stepped() {
     );
 }
 
-/// A small build: `make`, a shell, assembler and linker, each by its path.
+/// A small build: `make`, a shell, assembler and linker, each by its path. What is built has one time: `make`
+/// compares times, and takes other branches where two files are of the same tick of the clock.
 const BUILD: &str = "all: program\n\
     program: one.o two.o three.o\n\
-    \tld -o program one.o two.o three.o\n\
+    \tld -o program one.o two.o three.o && touch -d @1 $@\n\
     %.o: %.s\n\
-    \tas -o $@ $< && echo $@\n";
+    \tas -o $@ $< && touch -d @1 $@ && echo $@\n";
 
 #[test]
 fn a_build_of_several_processes_counts_the_same_each_time() {
-    let tools = ["make", "as", "ld", "sh"].map(installed);
+    let tools = ["make", "as", "ld", "sh", "touch"].map(installed);
     if !ready() || tools.iter().any(Option::is_none) {
         return;
     }
