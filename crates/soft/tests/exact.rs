@@ -365,7 +365,7 @@ fn perl_counts_as_stepped() {
     );
 }
 
-/// A small build: `make`, a shell, assembler and linker, each by its path. What is built has one time: `make`
+/// A small build: `make`, a shell, assembler and linker, each by its path. All built files have one time: `make`
 /// compares times, and takes other branches where two files are of the same tick of the clock.
 const BUILD: &str = "all: program\n\
     program: one.o two.o three.o\n\
