@@ -365,8 +365,8 @@ fn perl_counts_as_stepped() {
     );
 }
 
-/// A small build: `make`, a shell, assembler and linker, each by its path. All built files have one time: `make`
-/// compares times, and takes other branches where two files are of the same tick of the clock.
+/// A small build: `make`, a shell, assembler and linker, each by its path. All built files have one time:
+/// `make` compares times, and takes other branches where two files are of the same tick of the clock.
 const BUILD: &str = "all: program\n\
     program: one.o two.o three.o\n\
     \tld -o program one.o two.o three.o && touch -d @1 $@\n\
