@@ -293,6 +293,25 @@ share 0.1
     }
 
     #[test]
+    fn the_kernels_part_of_a_start_is_no_finding_and_that_of_a_program_that_works_is_one() {
+        let found = |scale: f64, calls: Option<f64>| {
+            let mut facts = Facts::default();
+            let mut put = |name, value| facts.put(name, value, FactOrigin::Kernel);
+            put("user_time", 30_000.0 * scale);
+            put("system_time", 1_200_000.0 * scale);
+            put("page_faults", 70.0 * scale);
+            put("instructions", 110_000.0 * scale);
+            calls.into_iter().for_each(|calls| put("system_calls", calls * scale));
+            let findings = judge(Rules::embedded(), &facts).findings;
+            findings.iter().map(|finding| finding.rule.clone()).collect::<Vec<_>>()
+        };
+        for calls in [None, Some(40.0)] {
+            assert_eq!(found(1.0, calls), [] as [&str; 0], "`sleep` on a busy machine");
+            assert_eq!(found(400.0, calls), ["system-calls"], "half a second of the same");
+        }
+    }
+
+    #[test]
     fn the_confidence_of_a_wait_for_a_device_follows_the_number_of_looks() {
         let wait = |looks: f64, share: f64| {
             let mut facts = Facts::default();
