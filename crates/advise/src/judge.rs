@@ -299,7 +299,7 @@ share 0.1
             let mut put = |name, value| facts.put(name, value, FactOrigin::Kernel);
             put("user_time", 30_000.0 * scale);
             put("system_time", 1_200_000.0 * scale);
-            put("page_faults", 70.0 * scale);
+            put("page_faults", 70.0);
             put("instructions", 110_000.0 * scale);
             calls.into_iter().for_each(|calls| put("system_calls", calls * scale));
             let findings = judge(Rules::embedded(), &facts).findings;
