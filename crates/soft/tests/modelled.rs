@@ -133,3 +133,14 @@ fn every_access_of_each_thread_is_modelled() {
         assert_eq!(of_loop.count(), 1, "{rows:?}");
     }
 }
+
+/// The process may end while the last accesses of its threads are replayed, which are at their exits.
+#[test]
+fn threads_whose_process_ends_at_their_exits_are_modelled() {
+    let Some(program) = program("accesses.c", &["-DTHREADS=3"]) else { return };
+    for _ in 0..40 {
+        let (rows, report) = translated(&program, &[]);
+        assert!(report.processes.iter().all(|process| process.counts.is_ok()), "{:?}", report.processes);
+        assert!(rows.values().any(|counts| counts[1] == 3 * 20_000), "{rows:?}");
+    }
+}

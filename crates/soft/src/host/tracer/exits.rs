@@ -133,7 +133,11 @@ impl Tracer {
         if unknown {
             self.tracees.lose(tid, "the process ended at an unknown program point");
         }
-        if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
+        // The end of its process kills a task at this stop, which is behind its last instruction all the same.
+        // Nothing fails from where its exit is counted until it has left its translation: the exit would be
+        // counted twice.
+        let is_killed = trace::event_message(tid).map_or(true, |status| status & 0x7f == SIGKILL as u64);
+        if is_killed {
             self.adopt_early_children(tid);
         }
         self.tracees.tasks.get_mut(&tid).into_iter().for_each(TracedTask::end_listing);
