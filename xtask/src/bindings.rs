@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::command::{cargo, output, step};
+use crate::command::{as_from_a_shell, cargo, output, step};
 use crate::{clippy, root};
 
 const MANIFEST: &str = "bindings/python/Cargo.toml";
@@ -45,6 +45,7 @@ impl VirtualEnvironment {
         let mut pip = Command::new(self.program("pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", "./bindings/python[test]"]);
         pip.env("MATURIN_PEP517_ARGS", "--profile dev --locked").env("CARGO_TARGET_DIR", target());
+        as_from_a_shell(&mut pip);
         clippy::compiles(&mut pip)?;
         step("pip install ./bindings/python", in_folder(pip, &root()))
     }

@@ -28,7 +28,25 @@ pub(crate) fn cargo(args: &[&str]) -> Result<()> {
 pub(crate) fn cargo_command(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    as_from_a_shell(&mut command);
     command
+}
+
+/// Takes out what `cargo run` tells a program about its package. Build scripts ask to run again when it
+/// changes, so cargo, started with it, builds crates again that cargo has built for a shell.
+pub(crate) fn as_from_a_shell(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(tells_of_a_package) {
+            command.env_remove(name);
+        }
+    }
+}
+
+/// # Source
+///
+/// The chapter "Environment Variables" of The Cargo Book, on those of `cargo run`.
+fn tells_of_a_package(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 pub(crate) fn step(name: &str, mut command: Command) -> Result<()> {
@@ -50,4 +68,18 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
         bail!("{program} {}: {}", args.join(" "), output.status);
     }
     String::from_utf8(output.stdout).with_context(|| format!("{program} printed no text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_is_started_as_from_a_shell() {
+        let command = cargo_command(&["--version"]);
+        let removed: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).collect();
+        // Cargo tells the tests' program too.
+        assert!(removed.iter().any(|(name, _)| *name == "CARGO_MANIFEST_DIR"), "{removed:?}");
+        assert!(!tells_of_a_package("CARGO_TARGET_DIR") && !tells_of_a_package("CARGO_HOME"));
+    }
 }

@@ -43,7 +43,10 @@ pub(super) fn check(crates: &[PublishedCrate], packed: &Path) -> Result<()> {
     }
     let sdk = crates.iter().find(|each| each.name == "cyclometer").context("the SDK is not published")?;
     write(&folder.join("dependent/Cargo.toml"), DEPENDENT.replace("@VERSION@", &sdk.version).as_bytes())?;
-    write(&folder.join("Cargo.toml"), workspace(crates).as_bytes())?;
+    let ours = root().join("Cargo.toml");
+    let ours = fs::read_to_string(&ours).with_context(|| ours.display().to_string())?;
+    let manifest = workspace(crates) + "\n" + &development_profile(&ours);
+    write(&folder.join("Cargo.toml"), manifest.as_bytes())?;
     // The versions that everything else was tested with.
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).context("copying Cargo.lock")?;
     let mut check = cargo_command(&["check", "--workspace", "--quiet"]);
@@ -71,6 +74,19 @@ fn workspace(crates: &[PublishedCrate]) -> String {
     text
 }
 
+/// The tables of a manifest with the profile of development: with another one, cargo would check the crates
+/// from outside again.
+fn development_profile(manifest: &str) -> String {
+    let mut is_profile = false;
+    let of_profile = manifest.lines().filter(|line| {
+        if line.starts_with('[') {
+            is_profile = line.starts_with("[profile.dev]") || line.starts_with("[profile.dev.");
+        }
+        is_profile && !line.starts_with('#')
+    });
+    of_profile.flat_map(|line| [line, "\n"]).collect()
+}
+
 /// The folder of cargo, so that crates from outside are not built again.
 fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
@@ -89,6 +105,18 @@ mod tests {
              [patch.crates-io]\ncyclometer = { path = \"cyclometer-0.1.0\" }\n\
              cyclometer-cli = { path = \"cyclometer-cli-0.1.0\" }\n"
         );
+    }
+
+    #[test]
+    fn programs_that_depend_are_checked_with_the_profile_of_the_workspace() {
+        let manifest = "[profile.release]\nlto = \"off\"\n\n# Why.\n[profile.dev]\ndebug = 1\n\n\
+                        [profile.dev.package.a]\nopt-level = 2\n[profile.develop]\ndebug = 2\n";
+        assert_eq!(
+            development_profile(manifest),
+            "[profile.dev]\ndebug = 1\n\n[profile.dev.package.a]\nopt-level = 2\n"
+        );
+        let ours = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert!(development_profile(&ours).contains("build-override"));
     }
 
     #[test]
