@@ -341,7 +341,21 @@ fn columns_text(contest: &Contest<'_>) -> Option<String> {
         (false, true) => "Hodges-Lehmann median of differences between runs",
         (false, false) => return None,
     };
-    Some(format!("change: {change}; A, B: medians"))
+    let mut names: Vec<&str> =
+        metrics().filter(|one| contradicts_medians(one)).map(|one| one.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let opposite = match names.join(", ") {
+        names if names.is_empty() => String::new(),
+        names => format!("; the difference of the medians has the opposite sign for {names}: runs vary by more"),
+    };
+    Some(format!("change: {change}; A, B: medians{opposite}"))
+}
+
+/// Whether the difference of the medians has the sign that the change does not have.
+fn contradicts_medians(one: &Compared) -> bool {
+    let (Some(change), Some(a), Some(b)) = (one.change, one.a.median, one.b.median) else { return false };
+    change.estimate * (b - a) < 0.0
 }
 
 /// `wall_time: q 0.012, p 0.003`
@@ -445,6 +459,21 @@ mod tests {
             let text = super::super::render(&contest, false, Paint::NONE);
             assert!(text.contains("(baseline base.json) · 1 of 2 runs failed\n"), "{text}");
             assert!(text.contains("  the baseline: 1 of 2 runs failed (exit status 1)\n"), "{text}");
+        });
+    }
+
+    #[test]
+    fn a_change_whose_medians_differ_the_other_way_is_explained() {
+        shown(|machine, comparison| {
+            let mut contest = contest(machine, comparison);
+            assert!(columns_text(&contest).unwrap().ends_with("medians"));
+            for one in contest.versus.iter_mut().flat_map(|versus| &mut versus.metrics) {
+                if one.name == "wall_time" {
+                    std::mem::swap(&mut one.a.median, &mut one.b.median);
+                }
+            }
+            let text = columns_text(&contest).unwrap();
+            assert!(text.ends_with("has the opposite sign for wall_time: runs vary by more"), "{text}");
         });
     }
 
