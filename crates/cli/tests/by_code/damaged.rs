@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cyclometer_test_support::executable;
-use cyclometer_toolkit::symbols::ObjectFile;
+use cyclometer_toolkit::symbols::{DebugPart, ObjectFile};
 use serde_json::Value;
 
 use super::support::{has, skip};
@@ -41,7 +41,7 @@ fn damaged_debug_information_gives_fewer_names_and_no_panic() {
             content.truncate(draw(whole.len()));
         }
         fs::write(&changed, &content).unwrap();
-        match ObjectFile::open(&changed, true) {
+        match ObjectFile::open(&changed, DebugPart::Lines) {
             Ok(file) => {
                 opened += 1;
                 for offset in (0..whole.len() as u64).step_by(64) {
