@@ -347,8 +347,8 @@ impl ByCode {
     }
 
     /// For CSV: each event's line of the summary with a count, and the names of its file, its function and
-    /// its line. With inlined functions, each has the function that it is inlined into. With inclusive counts,
-    /// instructions have those too, and whether they are partial.
+    /// its line. With inlined functions there is the function that each is inlined into. With inclusive
+    /// counts, instructions have those too, and whether they are partial.
     pub fn values<'a>(
         &'a self,
         summary: &'a Summary,

@@ -1,6 +1,6 @@
 //! The names of code.
 
-use crate::object_file::SourceLine;
+use crate::source_line::SourceLine;
 
 /// The code that the counts of a row belong to.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -9,7 +9,7 @@ pub struct CodeName {
     pub object: Option<String>,
     /// The function, or the function around the line; `None`: unknown, or not asked for.
     pub function: Option<String>,
-    /// Of an inlined function, the function whose code it is in. `None`: it is not inlined, or inlined
+    /// The function whose code an inlined function is in. `None`: the function is not inlined, or inlined
     /// functions were not asked for.
     pub inlined_into: Option<String>,
     /// The line; `None`: unknown, or not asked for.

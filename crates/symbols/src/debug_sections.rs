@@ -29,7 +29,7 @@ pub enum UnreadSection {
     Format,
     /// Its compressed data is damaged, or too large.
     Damaged,
-    /// What the sections contain is damaged.
+    /// The content of the sections is damaged.
     DebugInformation,
 }
 

@@ -190,7 +190,7 @@ impl InlinedFunctions {
         }
         let (mut entries, mut ranges) = (Vec::new(), Vec::new());
         if self.read_entries(unit.unit_ref(&self.dwarf), &mut entries, &mut ranges).is_err() {
-            // What comes before the damage is right.
+            // The entries before the damage are right.
             self.is_missing(MissingInlined::Damaged);
         }
         ranges.sort_unstable();

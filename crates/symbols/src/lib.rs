@@ -31,6 +31,7 @@ mod object_file;
 mod run_time_names;
 mod same_names;
 mod separate;
+mod source_line;
 
 pub use call_graph::{CallEdge, CallGraph, CallPathNode, InclusiveCount};
 pub use changes::{
@@ -40,4 +41,5 @@ pub use code_files::{CodeFiles, NameFile};
 pub use code_name::CodeName;
 pub use debug_sections::UnreadSection;
 pub use grouped::{CallsOfFunction, CountsByCode, CountsOfCode, Grouping, group, group_with_inlined};
-pub use object_file::{DebugPart, FunctionSymbol, ObjectError, ObjectFile, SourceLine};
+pub use object_file::{DebugPart, FunctionSymbol, ObjectError, ObjectFile};
+pub use source_line::SourceLine;

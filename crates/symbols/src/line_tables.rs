@@ -7,7 +7,7 @@ use addr2line::Context;
 use gimli::Dwarf;
 
 use crate::inlined_functions::SectionBytes;
-use crate::object_file::SourceLine;
+use crate::source_line::SourceLine;
 
 /// The line tables of a file.
 pub(crate) struct LineTables {

@@ -18,6 +18,7 @@ use crate::innermost::{at, innermost};
 use crate::line_tables::LineTables;
 use crate::linkage_stubs::{LinkageStub, linkage_stubs};
 use crate::separate::debug_file;
+use crate::source_line::SourceLine;
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 4 << 30;
@@ -64,15 +65,6 @@ struct FunctionRange {
     end: u64,
     /// Its number among the names.
     number: u32,
-}
-
-/// A line of source code.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SourceLine {
-    /// The file.
-    pub file: String,
-    /// The line, from 1; `None`: the compiler gives none.
-    pub line: Option<u32>,
 }
 
 /// The part of a file's debug information that is read.

@@ -61,7 +61,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     input.warning().into_iter().for_each(output::tell);
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
-    // Looking names up can take long: meanwhile a signal ends us as usual. Files are written as a whole again.
+    // Looking names up can take long: meanwhile a signal ends us as usual, and then files are written whole.
     let launcher = Some(launcher).filter(|_| args.by.is_none());
     let by_code = args
         .by
