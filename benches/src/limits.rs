@@ -26,12 +26,20 @@ pub(crate) struct BrokenLimits {
 }
 
 impl BrokenLimits {
-    /// Prints a row and records a value above its limit.
+    /// Prints a row and records a value above its limit, or one that is no number.
     pub(crate) fn at_most(&mut self, what: &str, value: f64, limit: f64, unit: &str) {
-        println!("| {what} | {} | {} |", shown(value, unit), shown(limit, unit));
-        if value > limit {
-            self.broken.push(format!("{what}: {}, at most {}", shown(value, unit), shown(limit, unit)));
-        }
+        self.add(what, [value, limit], "at most", value <= limit, unit);
+    }
+
+    /// Prints a row and records a value below its limit, or one that is no number.
+    pub(crate) fn at_least(&mut self, what: &str, value: f64, limit: f64, unit: &str) {
+        self.add(what, [value, limit], "at least", value >= limit, unit);
+    }
+
+    fn add(&mut self, what: &str, numbers: [f64; 2], how: &str, holds: bool, unit: &str) {
+        let [value, limit] = numbers.map(|number| shown(number, unit));
+        println!("| {what} | {value} | {limit} |");
+        self.must(holds, &format!("{what}: {value}, {how} {limit}"));
     }
 
     /// Records a condition, in words, if it does not hold.
@@ -60,12 +68,15 @@ mod tests {
     fn a_limit_that_does_not_hold_is_an_error() {
         let mut limits = BrokenLimits::default();
         limits.at_most("a", 1.0, 2.0, "");
+        limits.at_least("a", 2.0, 2.0, "");
         limits.must(true, "b");
         assert!(limits.judge().is_ok());
         let mut limits = BrokenLimits::default();
         limits.at_most("a", 3.0, 2.0, "");
         limits.must(false, "c");
+        limits.at_least("d", 1.0, 2.0, "");
+        limits.at_least("e", f64::NAN, 2.0, "");
         let said = limits.judge().unwrap_err().to_string();
-        assert!(said.contains("a: 3.00, at most 2.00\n  c"), "{said}");
+        assert!(said.contains("a: 3.00, at most 2.00\n  c\n  d: 1.00, at least 2.00\n  e: NaN"), "{said}");
     }
 }

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-const USAGE: &str = "usage: cyclometer-benches [runs | catalog | plan | sdk | soft [PROGRAM...] | compilers [PROGRAM...] | redundancy [PROGRAM...]]";
+const USAGE: &str = "usage: cyclometer-benches [runs | catalog | plan | sdk | soft [PROGRAM...] | compilers [PROGRAM...] | redundancy [PROGRAM...] | where [PROGRAM...]]";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +27,7 @@ fn main() -> Result<()> {
         Some((which, programs)) if which == "soft" => soft::main(programs),
         Some((which, programs)) if which == "compilers" => soft::compilers::main(programs),
         Some((which, programs)) if which == "redundancy" => soft::redundancy::main(programs),
+        Some((which, programs)) if which == "where" => soft::by_code::main(programs),
         _ => bail!("{USAGE}"),
     }
 }

@@ -1,5 +1,6 @@
 //! The cost of counting by the software PMU, compared with native runs and with other translators.
 
+pub(crate) mod by_code;
 pub(crate) mod compilers;
 mod limits;
 mod measure;

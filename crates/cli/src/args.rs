@@ -212,6 +212,10 @@ pub struct StatArgs {
     /// call through a register or memory is unknown.
     #[arg(help_heading = COUNTING, long, requires = "by")]
     pub calls: bool,
+    /// With --by function, give inlined functions rows of their own, apart for each function that they are
+    /// inlined into. Needs debug information (-g).
+    #[arg(help_heading = COUNTING, long, requires = "by", conflicts_with = "inclusive")]
+    pub inlines: bool,
     /// With --by function or object, also show inclusive instructions: those of a function and of everything
     /// that it calls. The command runs slower.
     #[arg(help_heading = COUNTING, long, requires = "by")]

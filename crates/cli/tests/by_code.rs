@@ -4,6 +4,12 @@
 
 #[path = "by_code/damaged.rs"]
 mod damaged;
+#[path = "by_code/files.rs"]
+mod files;
+#[path = "by_code/inlined.rs"]
+mod inlined;
+#[path = "by_code/interrupted.rs"]
+mod interrupted;
 #[path = "by_code/modelled.rs"]
 mod modelled;
 #[path = "by_code/run_time.rs"]

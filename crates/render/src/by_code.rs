@@ -7,7 +7,7 @@ use cyclometer_toolkit::core::code::CodeCounts;
 use cyclometer_toolkit::core::{Result, Rung};
 use cyclometer_toolkit::stats::{LineSummary, Summary};
 use cyclometer_toolkit::symbols::{
-    CallGraph, CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group,
+    CallGraph, CallsOfFunction, CodeName, CountsByCode, CountsOfCode, Grouping, group, group_with_inlined,
 };
 use serde_json::{Value, json};
 
@@ -18,14 +18,24 @@ use crate::paint::{Paint, Style};
 use crate::text::clean;
 use crate::{WIDTH, table, units};
 
+/// The counts by code that are asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CodeView {
+    /// The kind of code that they are added up by.
+    pub grouping: Grouping,
+    /// Whether inlined functions have rows of their own; only by function.
+    pub has_inlined: bool,
+    /// Most rows of the table; 0: all.
+    pub top: usize,
+}
+
 /// Counts by code, with the names of their events.
 #[derive(Debug)]
 pub struct ByCode {
     counts: CountsByCode,
     /// The name of each slot, as in the table of the whole command.
     events: Vec<String>,
-    /// Most rows of the table; 0: all.
-    top: usize,
+    view: CodeView,
     /// Whether calls between functions are shown.
     has_calls: bool,
     /// Whether the rows add up to the count of the command.
@@ -37,18 +47,17 @@ pub struct ByCode {
 
 impl ByCode {
     /// Finds the names of counts. `counted` is `None` where the software PMU has run nothing.
-    pub fn of(
-        counted: Option<Result<CodeCounts>>,
-        grouping: Grouping,
-        top: usize,
-        summary: &Summary,
-    ) -> ByCode {
+    pub fn of(counted: Option<Result<CodeCounts>>, view: CodeView, summary: &Summary) -> ByCode {
         let (counts, missing) = match counted {
             Some(Ok(counts)) => (counts, None),
             Some(Err(error)) => (CodeCounts::default(), Some(error.to_string())),
             None => (CodeCounts::default(), Some("the software PMU did not run the command".to_owned())),
         };
-        let counts = with_entered_rows(group(&counts, grouping, &HostCodeFiles));
+        let counts = match view.has_inlined {
+            true => group_with_inlined(&counts, &HostCodeFiles),
+            false => group(&counts, view.grouping, &HostCodeFiles),
+        };
+        let counts = with_entered_rows(counts);
         let lines: Vec<Option<&LineSummary>> =
             counts.slots.iter().map(|slot| summary.lines.iter().find(|line| line.slot == *slot)).collect();
         let events: Vec<String> =
@@ -67,7 +76,7 @@ impl ByCode {
             left_out.map(|line| format!("{}: the size of a set is no sum, and has no rows", line.name));
         let others = incomplete.into_iter().chain(left_out).chain(unpathed).collect::<Vec<_>>();
         let notes = missing.into_iter().chain(others).chain(counts.notes.iter().cloned()).collect();
-        ByCode { counts, events, top, has_calls: false, is_complete, is_modelled: false, notes }
+        ByCode { counts, events, view, has_calls: false, is_complete, is_modelled: false, notes }
     }
 
     /// With calls between functions, or without.
@@ -118,7 +127,7 @@ impl ByCode {
     }
 
     fn rows(&self, paint: Paint) -> String {
-        let shown = match self.top {
+        let shown = match self.view.top {
             0 => self.counts.rows.len(),
             top => top.min(self.counts.rows.len()),
         };
@@ -205,6 +214,9 @@ impl ByCode {
         if rows.iter().any(|(_, row)| row.is_some_and(|row| row.is_partial)) {
             out += &table::remark(EXPLANATION, paint);
         }
+        if rows.iter().any(|(row, _)| row.name.inlined_into.is_some()) {
+            out += &table::remark(INLINED, paint);
+        }
         if hidden > 0 {
             let names = self.events[fits..].join(", ");
             out += &table::remark(&format!("no room for {names}: --json and --export-csv have them"), paint);
@@ -224,7 +236,7 @@ impl ByCode {
         let calls = self.shown_calls();
         let all: u128 = calls.iter().map(|calls| u128::from(calls.times)).sum();
         let (shown, others) =
-            calls.split_at(if self.top == 0 { calls.len() } else { self.top.min(calls.len()) });
+            calls.split_at(if self.view.top == 0 { calls.len() } else { self.view.top.min(calls.len()) });
         let number = |times: u128| units::grouped(times as f64);
         let share = |times: u128| format!("{:.1} %", 100.0 * times as f64 / all.max(1) as f64);
         let width = number(all).len().max("calls".len());
@@ -288,6 +300,9 @@ impl ByCode {
                 "line": line.as_ref().and_then(|line| line.line),
                 "counts": row.counts,
             });
+            if let (true, Value::Object(object)) = (self.has_inlined(), &mut value) {
+                object.insert("inlined_into".to_owned(), json!(row.name.inlined_into));
+            }
             if let (Some(inclusive), Value::Object(object)) = (&inclusive, &mut value) {
                 let row = inclusive.row(row, self.instructions(row));
                 object.insert("inclusive".to_owned(), row.count.into());
@@ -305,11 +320,25 @@ impl ByCode {
         if let (true, Value::Object(object)) = (self.has_calls, &mut value) {
             let calls = match &self.counts.graph {
                 Some(graph) => edges_json(graph),
-                None => self.counts.calls.iter().map(calls_json).collect(),
+                None => self.counts.calls.iter().map(|calls| self.calls_json(calls)).collect(),
             };
             object.insert("calls".to_owned(), calls);
         }
         value
+    }
+
+    fn calls_json(&self, calls: &CallsOfFunction) -> Value {
+        let name = |name: &CodeName| json!({ "object": file_of(name), "function": name.function });
+        let mut caller = name(&calls.caller);
+        if let (true, Value::Object(object)) = (self.has_inlined(), &mut caller) {
+            object.insert("inlined_into".to_owned(), json!(calls.caller.inlined_into));
+        }
+        json!({ "caller": caller, "callee": calls.callee.as_ref().map(name), "times": calls.times })
+    }
+
+    /// Whether inlined functions have rows of their own.
+    pub fn has_inlined(&self) -> bool {
+        self.view.has_inlined
     }
 
     /// Whether there are inclusive counts.
@@ -318,19 +347,22 @@ impl ByCode {
     }
 
     /// For CSV: each event's line of the summary with a count, and the names of its file, its function and
-    /// its line. With inclusive counts, instructions have those too, and whether they are partial.
+    /// its line. With inlined functions there is the function that each is inlined into. With inclusive
+    /// counts, instructions have those too, and whether they are partial.
     pub fn values<'a>(
         &'a self,
         summary: &'a Summary,
     ) -> impl Iterator<Item = (&'a LineSummary, u64, Vec<String>)> {
         let inclusive = InclusiveRows::of(&self.counts);
         let of_row = move |row: &'a CountsOfCode| {
-            let CodeName { object, function, line } = &row.name;
+            let CodeName { object, function, inlined_into, line } = &row.name;
             let line = line.as_ref().map(|line| match line.line {
                 Some(number) => format!("{}:{number}", line.file),
                 None => line.file.clone(),
             });
-            let names = [object, function, &line].map(|name| name.clone().unwrap_or_default());
+            let inlined_into = self.has_inlined().then_some(inlined_into);
+            let names = [object, function, &line].into_iter().chain(inlined_into);
+            let names: Vec<String> = names.map(|name| name.clone().unwrap_or_default()).collect();
             let of_instructions = inclusive.as_ref().map(|inclusive| {
                 let row = inclusive.row(row, self.instructions(row));
                 [row.count.map(|count| count.to_string()).unwrap_or_default(), row.is_partial.to_string()]
@@ -349,6 +381,9 @@ impl ByCode {
         self.counts.rows.iter().flat_map(of_row)
     }
 }
+
+/// The explanation of inlined functions.
+const INLINED: &str = "(in F): inlined into F";
 
 /// The heading of inclusive counts.
 const INCLUSIVE: &str = "inclusive";
@@ -408,15 +443,6 @@ impl ShownCalls<'_> {
 
 /// The callee of a call through a register or memory.
 const INDIRECT: &str = "[indirect call]";
-
-fn calls_json(calls: &CallsOfFunction) -> Value {
-    let name = |name: &CodeName| json!({ "object": file_of(name), "function": name.function });
-    json!({
-        "caller": name(&calls.caller),
-        "callee": calls.callee.as_ref().map(name),
-        "times": calls.times,
-    })
-}
 
 /// The name of an event and a text, where rows do not add up to the count of the whole command.
 fn incomplete(line: &LineSummary, sum: Option<u64>) -> Option<(String, String)> {

@@ -152,7 +152,7 @@ mod tests {
         let name = |function: &str| CodeName {
             object: Some("/p".to_owned()),
             function: Some(function.to_owned()),
-            line: None,
+            ..CodeName::default()
         };
         let function =
             |text: &str| InclusiveCount { name: name(text), own: 0, inclusive: 0, is_partial: false };

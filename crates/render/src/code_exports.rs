@@ -1,18 +1,22 @@
 //! Counts by code in the formats of other tools: Callgrind's, folded stacks, and a page of our own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cyclometer_toolkit::symbols::{CallGraph, CallPathNode, CodeName, CountsByCode, CountsOfCode, Grouping};
 
 use crate::by_code::{ByCode, base, file_of};
 use crate::call_paths;
-use crate::code_names::{JIT, NO_FILE, file_label};
+use crate::code_names::{JIT, NO_FILE, file_label, function_label};
 use crate::plot::flame_graph::{self, FlamePath};
 use crate::plot::tree_map::{MapNode, MapTexts, html};
 use crate::text::clean;
 use crate::{Results, target};
 
 const UNKNOWN: &str = "[unknown]";
+
+/// The label of the counts of a function besides those of the functions that are inlined into it.
+const NOT_INLINED: &str = "[not inlined]";
 
 /// Callgrind's format, with exclusive costs: by line of source code where counts are by line. With call paths
 /// it has the instructions alone, and calls with inclusive costs.
@@ -64,7 +68,7 @@ impl CallgrindFile {
         }
         let calls = graph.map(|(graph, _)| OutgoingCalls::of(graph)).unwrap_or_default();
         for (key, lines) in functions(counts, columns) {
-            file.function(key, &lines);
+            file.function(&key, &lines);
             calls.0.get(&key).into_iter().flatten().for_each(|call| file.call(call));
         }
         file.out
@@ -85,7 +89,7 @@ impl CallgrindFile {
 
     /// The calls of a function to another one.
     fn call(&mut self, call: &OutgoingCall<'_>) {
-        let (object, function) = call.callee;
+        let (object, function) = &call.callee;
         self.name("cob", "ob", object);
         self.name("cfi", "fl", NO_SOURCE);
         self.function_name("cfn", object, function);
@@ -101,7 +105,7 @@ impl CallgrindFile {
         }
     }
 
-    fn function(&mut self, (object, function): (&str, &str), lines: &FunctionLines<'_>) {
+    fn function(&mut self, (object, function): &FunctionKey<'_>, lines: &FunctionLines<'_>) {
         self.line("");
         self.name("ob", "ob", object);
         // The function is taken to be of the file with most of its cost; the others are inlined.
@@ -130,11 +134,11 @@ impl CallgrindFile {
 const NO_SOURCE: &str = "???";
 
 /// A file of code and a function.
-type FunctionKey<'a> = (&'a str, &'a str);
+type FunctionKey<'a> = (&'a str, Cow<'a, str>);
 
 fn key(name: &CodeName) -> FunctionKey<'_> {
     let no_file = if name.object.is_none() && name.function.is_some() { JIT } else { NO_FILE };
-    (file_of(name).unwrap_or(no_file), name.function.as_deref().unwrap_or(UNKNOWN))
+    (file_of(name).unwrap_or(no_file), function_label(name).unwrap_or(UNKNOWN.into()))
 }
 
 /// The calls of each function.
@@ -188,8 +192,8 @@ fn numbers(counts: &[u64]) -> String {
     counts.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// Folded stacks of the first event: the file of code, the function, and the line if counts are by line. With
-/// call paths, the functions of each path, and its instructions.
+/// Folded stacks of the first event: the file of code, the function, in it an inlined one, and the line if
+/// counts are by line. With call paths, the functions of each path, and its instructions.
 pub fn folded(results: &Results<'_>) -> String {
     let Some(by_code) = results.by_code else { return String::new() };
     if let Some(graph) = &by_code.counts().graph {
@@ -213,8 +217,17 @@ pub fn page(results: &Results<'_>) -> String {
         return flame_page(by_code, graph, results);
     }
     let mut root = MapNode::default();
-    for row in &by_code.counts().rows {
-        root.add(&frames(&row.name, by_code.counts().grouping), row.counts.first().copied().unwrap_or(0));
+    let rows = &by_code.counts().rows;
+    let around: HashSet<(&Option<String>, &Option<String>)> =
+        rows.iter().map(|row| (&row.name.object, &row.name.inlined_into)).collect();
+    for row in rows {
+        let mut path = frames(&row.name, by_code.counts().grouping);
+        // An area with others in it has no count of its own.
+        if row.name.function.is_some() && around.contains(&(&row.name.object, &row.name.function)) {
+            let is_inlined = row.name.inlined_into.is_some();
+            path.extend((!is_inlined).then(|| NOT_INLINED.to_owned()));
+        }
+        root.add(&path, row.counts.first().copied().unwrap_or(0));
     }
     let event = by_code.events().first().map_or("", String::as_str);
     let texts = MapTexts {
@@ -261,7 +274,8 @@ fn flame_page(by_code: &ByCode, graph: &CallGraph, results: &Results<'_>) -> Str
     flame_graph::html(&paths, &texts)
 }
 
-/// The file of code, the function and the line of a row, as far as they are asked for.
+/// The file of code, the function, the function that is inlined there, and the line of a row, as far as they
+/// are asked for.
 fn frames(name: &CodeName, grouping: Grouping) -> Vec<String> {
     let line = name.line.as_ref().map(|line| {
         let number = line.line.map(|number| format!(":{number}")).unwrap_or_default();
@@ -270,5 +284,5 @@ fn frames(name: &CodeName, grouping: Grouping) -> Vec<String> {
     let object = file_label(name, base);
     let function = name.function.clone().unwrap_or_else(|| UNKNOWN.to_owned());
     let function = Some(function).filter(|_| grouping != Grouping::Object);
-    [Some(object), function, line].into_iter().flatten().collect()
+    [Some(object), name.inlined_into.clone(), function, line].into_iter().flatten().collect()
 }

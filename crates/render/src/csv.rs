@@ -23,7 +23,7 @@ pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,proven
 pub fn render(results: &Results<'_>) -> String {
     let groups = [
         results.regions.is_some().then_some(RowGroup::Region),
-        results.by_code.map(|by_code| RowGroup::Code { inclusive: by_code.has_inclusive() }),
+        results.by_code.map(RowGroup::of_code),
         results.intervals.is_some().then_some(RowGroup::Interval),
     ];
     let groups: Vec<RowGroup> = groups.into_iter().flatten().collect();
@@ -42,7 +42,7 @@ pub fn render(results: &Results<'_>) -> String {
     }
     results.by_code.iter().for_each(|by_code| {
         code_rows(results, by_code).into_iter().for_each(|(fields, names)| {
-            add(vec![fields], Some((RowGroup::Code { inclusive: by_code.has_inclusive() }, names)));
+            add(vec![fields], Some((RowGroup::of_code(by_code), names)));
         });
     });
     for interval in results.intervals.unwrap_or_default() {
@@ -55,21 +55,31 @@ pub fn render(results: &Results<'_>) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowGroup {
     Region,
-    Code {
-        /// Whether instructions have inclusive counts.
-        inclusive: bool,
-    },
+    Code,
+    /// Functions, with those that they are inlined into.
+    InlinedCode,
+    /// Functions or files, with inclusive counts of instructions.
+    InclusiveCode,
     Interval,
 }
 
 impl RowGroup {
+    fn of_code(by_code: &ByCode) -> RowGroup {
+        match (by_code.has_inlined(), by_code.has_inclusive()) {
+            (true, _) => RowGroup::InlinedCode,
+            (false, true) => RowGroup::InclusiveCode,
+            (false, false) => RowGroup::Code,
+        }
+    }
+
     /// Its last columns. The number of a run counts from 0; a warm-up's is that of the warm-up. Start and end
     /// are in ns since the start of the run.
     fn columns(self) -> &'static [&'static str] {
         match self {
             RowGroup::Region => &["region"],
-            RowGroup::Code { inclusive: false } => &["object", "function", "line"],
-            RowGroup::Code { inclusive: true } => &["object", "function", "line", "inclusive", "partial"],
+            RowGroup::Code => &["object", "function", "line"],
+            RowGroup::InlinedCode => &["object", "function", "line", "inlined_into"],
+            RowGroup::InclusiveCode => &["object", "function", "line", "inclusive", "partial"],
             RowGroup::Interval => &["run", "warmup", "start_ns", "end_ns"],
         }
     }

@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn named(function: u64) -> CodeName {
-        CodeName { object: None, function: Some(function.to_string()), line: None }
+        CodeName { function: Some(function.to_string()), ..CodeName::default() }
     }
 
     fn inclusive(graph: &CallGraph, function: u64) -> u64 {

@@ -371,7 +371,8 @@ mod tests {
     fn name(row: &str) -> CodeName {
         let (object, function) = row.split_once(' ').unwrap_or((row, ""));
         let function = (!function.is_empty()).then(|| function.to_owned());
-        CodeName { object: (object != "-").then(|| object.to_owned()), function, line: None }
+        let object = (object != "-").then(|| object.to_owned());
+        CodeName { object, function, ..CodeName::default() }
     }
 
     fn run(rows: &[(&str, u64)]) -> CountsByCode {

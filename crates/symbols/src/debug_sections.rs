@@ -10,6 +10,8 @@ use std::fmt;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 use object::{CompressionFormat, Object, ObjectSection};
 
+use crate::inlined_functions::DAMAGED;
+
 /// The largest section after expansion, in bytes.
 const LARGEST: u64 = 2 << 30;
 
@@ -20,13 +22,15 @@ const LARGEST: u64 = 2 << 30;
 /// zlib, "Technical Details", "Maximum Compression Factor": 1032.
 const MOST_PER_BYTE: u64 = 1032;
 
-/// The reason why a debug section is not read.
+/// The reason why debug sections are not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnreadSection {
     /// It is compressed in a format that is not read here, such as Zstandard.
     Format,
     /// Its compressed data is damaged, or too large.
     Damaged,
+    /// The content of the sections is damaged.
+    DebugInformation,
 }
 
 impl fmt::Display for UnreadSection {
@@ -37,6 +41,7 @@ impl fmt::Display for UnreadSection {
                  --decompress-debug-sections FILE` expands them"
             }
             UnreadSection::Damaged => "its compressed debug sections are damaged, or too large",
+            UnreadSection::DebugInformation => DAMAGED,
         })
     }
 }

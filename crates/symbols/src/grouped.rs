@@ -1,6 +1,7 @@
 //! The counts of instructions, added up by what they belong to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use cyclometer_core::SlotId;
 use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
@@ -9,7 +10,7 @@ use crate::call_graph::CallGraph;
 use crate::code_files::CodeFiles;
 use crate::code_name::CodeName;
 use crate::named_object::NamedObject;
-use crate::object_file::ObjectFile;
+use crate::object_file::{DebugPart, ObjectFile};
 
 /// The kind of code that counts are added up by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,15 +87,33 @@ pub struct CallsOfFunction {
 
 /// Adds up counts. `files` has what names are from.
 pub fn group(counts: &CodeCounts, grouping: Grouping, files: &impl CodeFiles) -> CountsByCode {
+    grouped(counts, grouping, false, files)
+}
+
+/// Adds up counts by function. Functions that compilers have inlined have counts of their own, apart for
+/// each function that they are inlined into ([`CodeName::inlined_into`]), as far as debug information has
+/// them. An instruction belongs to the innermost of them.
+pub fn group_with_inlined(counts: &CodeCounts, files: &impl CodeFiles) -> CountsByCode {
+    grouped(counts, Grouping::Function, true, files)
+}
+
+fn grouped(
+    counts: &CodeCounts,
+    grouping: Grouping,
+    has_inlined: bool,
+    files: &impl CodeFiles,
+) -> CountsByCode {
     let slots = counts.slots.len();
     let mut groups = Groups {
         grouping,
+        has_inlined,
         rows: HashMap::new(),
         calls: HashMap::new(),
         notes: Vec::new(),
         is_full: vec![false; slots],
         entered: HashMap::new(),
         unnamed_memory: 0,
+        without_debug: Vec::new(),
     };
     let mut of_objects: BTreeMap<Option<usize>, (&[CodePlace], &[CodeCall])> = BTreeMap::new();
     for places in counts.places.chunk_by(|one, other| one.object == other.object) {
@@ -117,10 +136,7 @@ pub fn group(counts: &CodeCounts, grouping: Grouping, files: &impl CodeFiles) ->
             groups.entered.insert((index, offset), named.name(offset));
         }
     }
-    let name = |path: &CodePath| {
-        let unknown = || CodeName { object: None, function: None, line: None };
-        groups.entered.get(&(path.object, path.offset)).cloned().unwrap_or_else(unknown)
-    };
+    let name = |path: &CodePath| groups.entered.get(&(path.object, path.offset)).cloned().unwrap_or_default();
     let graph = (!groups.entered.is_empty()).then(|| CallGraph::of(&counts.paths, name));
     let calls = groups.calls.into_iter();
     let mut calls: Vec<CallsOfFunction> =
@@ -141,6 +157,7 @@ pub fn group(counts: &CodeCounts, grouping: Grouping, files: &impl CodeFiles) ->
     if groups.unnamed_memory > all / WORTH_A_NOTE {
         groups.notes.push(UNNAMED_MEMORY.to_owned());
     }
+    groups.notes.extend(without_debug_note(groups.without_debug, all));
     CountsByCode {
         grouping,
         slots: counts.slots.clone(),
@@ -160,8 +177,20 @@ const WORTH_A_NOTE: u64 = 100;
 const UNNAMED_MEMORY: &str = "[no file] has code that was made at run time and has no names: start node with \
      --perf-basic-prof, Java with -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit, others so that they write /tmp/perf-PID.map";
 
+/// A note about files of code without debug information, each with its first count, where inlined functions
+/// were asked for.
+fn without_debug_note(mut files: Vec<(String, u64)>, all: u64) -> Option<String> {
+    files.retain(|(_, count)| *count > all / WORTH_A_NOTE);
+    files.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+    let paths: Vec<String> = files.into_iter().map(|(path, _)| path).collect();
+    let why = "no inlined functions: no debug information; compile with -g";
+    (!paths.is_empty()).then(|| format!("{}: {why}", paths.join(", ")))
+}
+
 struct Groups {
     grouping: Grouping,
+    /// Whether inlined functions are apart.
+    has_inlined: bool,
     rows: HashMap<CodeName, Vec<u64>>,
     /// The number of calls, by caller and callee.
     calls: HashMap<(CodeName, Option<CodeName>), u64>,
@@ -172,6 +201,8 @@ struct Groups {
     entered: HashMap<(Option<usize>, u64), CodeName>,
     /// The first count of code that processes made and that has no name.
     unnamed_memory: u64,
+    /// The files without debug information, each with its first count, where inlined functions are apart.
+    without_debug: Vec<(String, u64)>,
 }
 
 impl Groups {
@@ -185,18 +216,19 @@ impl Groups {
     ) -> NamedObject {
         let named = object.map_or_else(NamedObject::default, |object| self.open(object, files));
         // A function is looked up once for all of its instructions.
-        let mut names: HashMap<u64, CodeName> = HashMap::new();
+        let mut names: HashMap<(u64, Option<Rc<str>>), CodeName> = HashMap::new();
+        let first = |place: &CodePlace| place.counts.first().copied().unwrap_or(0);
         let is_memory = object.is_some_and(|object| object.memory.is_some());
         for place in places {
             let function = named.function_start(place.offset);
             if is_memory && function.is_none() && self.grouping != Grouping::Object {
-                let first = place.counts.first().copied().unwrap_or(0);
-                self.unnamed_memory = self.unnamed_memory.saturating_add(first);
+                self.unnamed_memory = self.unnamed_memory.saturating_add(first(place));
             }
             let name = match (self.grouping, function) {
                 (Grouping::Function, Some(start)) => {
-                    let name = names.entry(start);
-                    name.or_insert_with(|| named.name(place.offset)).clone()
+                    let inlined = self.has_inlined.then(|| named.inlined_function(place.offset)).flatten();
+                    let name = names.entry((start, inlined));
+                    name.or_insert_with(|| self.function_name(&named, place.offset)).clone()
                 }
                 (Grouping::Line, _) => named.name_with_line(place.offset),
                 _ => named.name(place.offset),
@@ -205,11 +237,26 @@ impl Groups {
         }
         for call in calls {
             let callee = |distance| named.name_from(call.offset, distance);
-            let key = (named.name(call.offset), call.distance.map(callee));
+            let key = (self.function_name(&named, call.offset), call.distance.map(callee));
             let sum = self.calls.entry(key).or_default();
             *sum = sum.saturating_add(call.times);
         }
+        if let (Some(object), Some(file)) = (object, named.file()) {
+            let what = if self.has_inlined { "inlined functions" } else { "lines" };
+            let missing = file.missing();
+            self.notes
+                .extend(missing.map(|why| format!("{}: some {what} may be missing: {why}", object.path)));
+            if self.has_inlined && !file.has_debug_information() && file.unread().is_none() {
+                let count = places.iter().map(first).fold(0, u64::saturating_add);
+                self.without_debug.push((object.path.clone(), count));
+            }
+        }
         named
+    }
+
+    /// The name of the function at an offset.
+    fn function_name(&self, named: &NamedObject, offset: u64) -> CodeName {
+        if self.has_inlined { named.name_with_inlined(offset) } else { named.name(offset) }
     }
 
     fn count(&mut self, name: CodeName, counts: &[u64]) {
@@ -234,10 +281,15 @@ impl Groups {
             self.notes.push(format!("{path}: no names: it was replaced since, or cannot be read"));
             return NamedObject::of_file(path, None);
         };
-        match ObjectFile::open(&file, self.grouping == Grouping::Line) {
+        let (part, what) = match self.grouping {
+            Grouping::Line => (DebugPart::Lines, "lines"),
+            Grouping::Function if self.has_inlined => (DebugPart::InlinedFunctions, "inlined functions"),
+            Grouping::Function | Grouping::Object => (DebugPart::None, ""),
+        };
+        match ObjectFile::open(&file, part) {
             Ok(file) => {
-                if let Some(why) = file.unread_lines() {
-                    self.notes.push(format!("{path}: no lines: {why}"));
+                if let Some(why) = file.unread() {
+                    self.notes.push(format!("{path}: no {what}: {why}"));
                 }
                 NamedObject::of_file(path, Some(file))
             }

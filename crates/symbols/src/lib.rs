@@ -5,7 +5,8 @@
 //! ```
 //!
 //! - [`ObjectFile`]: the symbols of a file, also of its separate file with debug information.
-//! - [`group`]: the counts of instructions, added up by function, line or file.
+//! - [`group`]: the counts of instructions, added up by function, line or file; [`group_with_inlined`]: by
+//!   function, those that are inlined apart.
 //! - [`CallGraph`]: inclusive counts and calls, from the instructions by call path.
 //! - [`changes`]: the counts by function or file of two commands, matched by name.
 //!
@@ -21,12 +22,16 @@ mod debug_sections;
 mod demangled;
 mod function_names;
 mod grouped;
+mod inlined_functions;
+mod innermost;
+mod line_tables;
 mod linkage_stubs;
 mod named_object;
 mod object_file;
 mod run_time_names;
 mod same_names;
 mod separate;
+mod source_line;
 
 pub use call_graph::{CallEdge, CallGraph, CallPathNode, InclusiveCount};
 pub use changes::{
@@ -35,5 +40,6 @@ pub use changes::{
 pub use code_files::{CodeFiles, NameFile};
 pub use code_name::CodeName;
 pub use debug_sections::UnreadSection;
-pub use grouped::{CallsOfFunction, CountsByCode, CountsOfCode, Grouping, group};
-pub use object_file::{FunctionSymbol, ObjectError, ObjectFile, SourceLine};
+pub use grouped::{CallsOfFunction, CountsByCode, CountsOfCode, Grouping, group, group_with_inlined};
+pub use object_file::{DebugPart, FunctionSymbol, ObjectError, ObjectFile};
+pub use source_line::SourceLine;

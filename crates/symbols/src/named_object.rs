@@ -1,5 +1,7 @@
 //! A file of code, or the memory of a process, with its names.
 
+use std::rc::Rc;
+
 use crate::code_files::NameFile;
 use crate::code_name::CodeName;
 use crate::object_file::ObjectFile;
@@ -68,15 +70,38 @@ impl NamedObject {
 
     /// The name of the code at a distance, modulo 2⁶⁴, from an offset.
     pub(crate) fn name_from(&self, offset: u64, distance: u64) -> CodeName {
-        CodeName { object: self.path.clone(), function: self.function_name(offset, distance), line: None }
+        let (object, function) = (self.path.clone(), self.function_name(offset, distance));
+        CodeName { object, function, ..CodeName::default() }
+    }
+
+    /// The innermost inlined function at an offset.
+    pub(crate) fn inlined_function(&self, offset: u64) -> Option<Rc<str>> {
+        self.file()?.inlined_function(offset)
+    }
+
+    /// The name of the code at an offset, which belongs to the innermost inlined function. Code outside
+    /// of known functions has none.
+    pub(crate) fn name_with_inlined(&self, offset: u64) -> CodeName {
+        let name = self.name(offset);
+        match self.inlined_function(offset).filter(|_| name.function.is_some()) {
+            Some(inlined) => {
+                let function = Some(inlined.to_string());
+                CodeName { function, inlined_into: name.function, ..name }
+            }
+            None => name,
+        }
+    }
+
+    /// The file, if there is one.
+    pub(crate) fn file(&self) -> Option<&ObjectFile> {
+        match &self.names {
+            Names::File(file) => Some(file),
+            Names::Unknown | Names::Memory(_) => None,
+        }
     }
 
     /// The name of the code at an offset, with its line.
     pub(crate) fn name_with_line(&self, offset: u64) -> CodeName {
-        let line = match &self.names {
-            Names::File(file) => file.line(offset),
-            Names::Unknown | Names::Memory(_) => None,
-        };
-        CodeName { line, ..self.name(offset) }
+        CodeName { line: self.file().and_then(|file| file.line(offset)), ..self.name(offset) }
     }
 }

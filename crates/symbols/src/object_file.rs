@@ -8,14 +8,17 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
-use addr2line::Context;
-use gimli::{EndianRcSlice, RunTimeEndian};
+use gimli::{Dwarf, RunTimeEndian};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::debug_sections::{UnreadSection, section_data};
 use crate::function_names::FunctionNames;
+use crate::inlined_functions::{DAMAGED, InlinedFunctions, MissingInlined, SectionBytes};
+use crate::innermost::{at, innermost};
+use crate::line_tables::LineTables;
 use crate::linkage_stubs::{LinkageStub, linkage_stubs};
 use crate::separate::debug_file;
+use crate::source_line::SourceLine;
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 4 << 30;
@@ -64,27 +67,33 @@ struct FunctionRange {
     number: u32,
 }
 
-/// A line of source code.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SourceLine {
-    /// The file.
-    pub file: String,
-    /// The line, from 1; `None`: the compiler gives none.
-    pub line: Option<u32>,
+/// The part of a file's debug information that is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DebugPart {
+    /// None.
+    None,
+    /// The lines of source code.
+    Lines,
+    /// The functions that were inlined.
+    InlinedFunctions,
 }
 
-type LineTables = Context<EndianRcSlice<RunTimeEndian>>;
+/// The debug information of a file.
+enum DebugInformation {
+    Lines(LineTables),
+    Inlined(Box<InlinedFunctions>),
+}
 
-/// The symbols of a file, and where its lines are.
+/// The symbols of a file, and where its lines or inlined functions are.
 pub struct ObjectFile {
     segments: Vec<LoadedSegment>,
     functions: Vec<FunctionRange>,
     names: FunctionNames,
     /// Addresses with the index of their function, ascending and disjoint.
     ranges: Vec<(Range<u64>, u32)>,
-    lines: Option<LineTables>,
-    /// Why there are line tables that are not read.
-    unread_lines: Option<UnreadSection>,
+    debug: Option<DebugInformation>,
+    /// Why there is debug information that is not read.
+    unread: Option<UnreadSection>,
 }
 
 impl fmt::Debug for ObjectFile {
@@ -102,14 +111,14 @@ struct LoadedSegment {
 }
 
 impl ObjectFile {
-    /// Reads the functions of a file, from its separate file with debug information if it has one; with
-    /// `lines`, its lines too.
+    /// Reads the functions of a file, from its separate file with debug information if it has one, and a part
+    /// of the debug information.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`]. A file without symbols has none, which is no error; damaged debug information is as
-    /// none.
-    pub fn open(path: &Path, lines: bool) -> Result<ObjectFile, ObjectError> {
+    /// [`ObjectError`]. A file without symbols has none, which is no error. Debug information that cannot be
+    /// read is as none, with the reason ([`ObjectFile::unread`]).
+    pub fn open(path: &Path, part: DebugPart) -> Result<ObjectFile, ObjectError> {
         let metadata = fs::metadata(path).map_err(ObjectError::Io)?;
         if !metadata.is_file() || metadata.len() > LARGEST {
             return Err(ObjectError::NoFile);
@@ -118,7 +127,8 @@ impl ObjectFile {
         let parsed = |content| object::File::parse(content).map_err(|e| ObjectError::Format(e.to_string()));
         let file = parsed(&*content)?;
         let segments = segments(&file);
-        let has_all = file.symbol_table().is_some() && (!lines || file.has_debug_symbols());
+        let needs_debug = part != DebugPart::None;
+        let has_all = file.symbol_table().is_some() && (!needs_debug || file.has_debug_symbols());
         let separate = if has_all { None } else { debug_file(path, &file) };
         let other = separate.as_deref().map(object::File::parse).and_then(Result::ok);
         let own = functions(&file);
@@ -132,21 +142,34 @@ impl ObjectFile {
         }
         functions.sort_by_key(|function| function.start);
         let files = [Some(&file), other.as_ref()].into_iter().flatten();
-        let with_lines = files.filter(|file| lines && file.has_debug_symbols());
-        let (mut lines, mut unread_lines) = (None, None);
-        for tables in with_lines.map(line_tables) {
-            match tables {
-                Ok(tables) => lines = lines.or(tables),
-                Err(why) => unread_lines = Some(why),
+        let (mut debug, mut unread) = (None, None);
+        for file in files.filter(|file| needs_debug && file.has_debug_symbols()) {
+            match debug_information(file, part) {
+                Ok(found) => debug = debug.or(found),
+                Err(why) => unread = Some(why),
             }
         }
-        let ranges = ranges(&functions);
-        Ok(ObjectFile { segments, functions, names, ranges, lines, unread_lines })
+        let ranges = innermost(functions.iter().map(|function| function.start..function.end));
+        Ok(ObjectFile { segments, functions, names, ranges, debug, unread })
     }
 
-    /// Why line tables of the file, or of its separate one, are not read.
-    pub fn unread_lines(&self) -> Option<UnreadSection> {
-        self.unread_lines
+    /// The reason why the debug information of the file, or of its separate one, is not read.
+    pub fn unread(&self) -> Option<UnreadSection> {
+        self.unread
+    }
+
+    /// Whether debug information is read.
+    pub fn has_debug_information(&self) -> bool {
+        self.debug.is_some()
+    }
+
+    /// The reason why lines or inlined functions that were looked up may be missing, in words that follow
+    /// the path.
+    pub fn missing(&self) -> Option<&'static str> {
+        match self.debug.as_ref()? {
+            DebugInformation::Lines(lines) => lines.is_damaged().then_some(DAMAGED),
+            DebugInformation::Inlined(inlined) => inlined.missing().map(MissingInlined::text),
+        }
     }
 
     /// The address of an offset in the file; `None` where nothing is mapped from there.
@@ -176,16 +199,24 @@ impl ObjectFile {
 
     fn function_range(&self, offset: u64, distance: u64) -> Option<FunctionRange> {
         let address = self.address(offset)?.wrapping_add(distance);
-        let index = self.ranges.partition_point(|(range, _)| range.start <= address);
-        let (range, function) = self.ranges.get(index.checked_sub(1)?)?;
-        range.contains(&address).then(|| self.functions[*function as usize])
+        at(&self.ranges, address).map(|function| self.functions[function as usize])
     }
 
-    /// The line at an offset in the file.
+    /// The line at an offset in the file, if [`DebugPart::Lines`] are read.
     pub fn line(&self, offset: u64) -> Option<SourceLine> {
-        let location = self.lines.as_ref()?.find_location(self.address(offset)?).ok()??;
-        let file = location.file?.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-        Some(SourceLine { file, line: location.line.filter(|line| *line > 0) })
+        match &self.debug {
+            Some(DebugInformation::Lines(lines)) => lines.line(self.address(offset)?),
+            _ => None,
+        }
+    }
+
+    /// The name of the innermost inlined function at an offset in the file, if
+    /// [`DebugPart::InlinedFunctions`] are read; `None`: the code is that of [`ObjectFile::function`] itself.
+    pub fn inlined_function(&self, offset: u64) -> Option<Rc<str>> {
+        match &self.debug {
+            Some(DebugInformation::Inlined(inlined)) => inlined.name(self.address(offset)?),
+            _ => None,
+        }
     }
 }
 
@@ -218,33 +249,6 @@ impl NamedSymbol<'_> {
         let is_inner = self.name.starts_with(b"_");
         (!self.is_function, is_inner, !self.is_global, self.is_weak, self.name.len(), self.name)
     }
-}
-
-/// The ranges of functions, which may lie inside others: an address belongs to the innermost one.
-fn ranges(functions: &[FunctionRange]) -> Vec<(Range<u64>, u32)> {
-    let mut ranges: Vec<(Range<u64>, u32)> = Vec::new();
-    let mut open: Vec<u32> = Vec::new();
-    let mut at = 0;
-    let mut close = |open: &mut Vec<u32>, at: &mut u64, until: u64| {
-        while let Some(function) = open.last().copied() {
-            let end = functions[function as usize].end.min(until);
-            if *at < end {
-                ranges.push((*at..end, function));
-                *at = end;
-            }
-            if functions[function as usize].end > until {
-                break;
-            }
-            open.pop();
-        }
-        *at = (*at).max(until);
-    };
-    for (index, function) in functions.iter().enumerate() {
-        close(&mut open, &mut at, function.start);
-        open.push(index as u32);
-    }
-    close(&mut open, &mut at, u64::MAX);
-    ranges
 }
 
 /// The functions of a file, by address, with their names: of its symbol table, or of the table for the
@@ -333,8 +337,9 @@ fn section_end(sections: &[Range<u64>], address: u64) -> u64 {
     section.filter(|section| section.contains(&address)).map_or(address, |section| section.end)
 }
 
-/// Whether line tables need a section. Others, of variables and types, are often most of a file.
-fn is_for_lines(section: gimli::SectionId) -> bool {
+/// Whether lines or inlined functions need a section. Others, of variables and types, are often most of a
+/// file.
+fn is_needed(section: gimli::SectionId) -> bool {
     use gimli::SectionId;
     matches!(
         section,
@@ -351,37 +356,32 @@ fn is_for_lines(section: gimli::SectionId) -> bool {
     )
 }
 
-/// The line tables of a file. Damaged ones are none; compressed ones may have a reason why they are not read.
-fn line_tables(file: &object::File<'_>) -> Result<Option<LineTables>, UnreadSection> {
+/// A part of the debug information of a file; `None` if it has no such sections.
+fn debug_information(
+    file: &object::File<'_>,
+    part: DebugPart,
+) -> Result<Option<DebugInformation>, UnreadSection> {
     let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
-    let section = |id: gimli::SectionId| -> Result<EndianRcSlice<RunTimeEndian>, UnreadSection> {
-        let data = if is_for_lines(id) { section_data(file, id.name())? } else { Cow::default() };
-        Ok(EndianRcSlice::new(data.into(), endian))
+    let section = |id: gimli::SectionId| -> Result<SectionBytes, UnreadSection> {
+        let data = if is_needed(id) { section_data(file, id.name())? } else { Cow::default() };
+        Ok(SectionBytes::new(data.into(), endian))
     };
-    Ok(Context::from_dwarf(gimli::Dwarf::load(section)?).ok())
+    let sections = Dwarf::load(section)?;
+    Ok(match part {
+        DebugPart::None => None,
+        DebugPart::Lines => {
+            let lines = LineTables::of(sections).map_err(|_| UnreadSection::DebugInformation)?;
+            Some(DebugInformation::Lines(lines))
+        }
+        DebugPart::InlinedFunctions => {
+            Some(DebugInformation::Inlined(Box::new(InlinedFunctions::of(sections))))
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn function(number: u32, start: u64, end: u64) -> FunctionRange {
-        FunctionRange { start, end, number }
-    }
-
-    #[test]
-    fn an_address_belongs_to_the_innermost_function() {
-        let functions = [function(0, 10, 40), function(1, 20, 30), function(2, 40, 50), function(3, 90, 95)];
-        let ranges = ranges(&functions);
-        assert_eq!(ranges, [(10..20, 0), (20..30, 1), (30..40, 0), (40..50, 2), (90..95, 3)]);
-    }
-
-    #[test]
-    fn functions_that_overlap_or_are_empty_leave_no_gap_and_no_overlap() {
-        let functions = [function(0, 0, 25), function(1, 10, 40), function(2, 15, 15), function(3, 20, 22)];
-        let ranges = ranges(&functions);
-        assert_eq!(ranges, [(0..10, 0), (10..15, 1), (15..20, 1), (20..22, 3), (22..40, 1)]);
-    }
 
     #[test]
     fn a_section_ends_what_has_no_size() {

@@ -4,6 +4,7 @@
 //! (`signals`).
 #![allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 
+pub mod elf_program;
 #[cfg(target_os = "linux")]
 mod signals;
 

@@ -21,7 +21,7 @@ use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, NamedResult, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::{LiveView, Progress};
-use crate::render::by_code::ByCode;
+use crate::render::by_code::{ByCode, CodeView};
 use crate::render::interval::{Between, IntervalValues};
 use crate::render::regions::Regions;
 use crate::render::{Results, code_exports, csv, interval, json, markdown, table};
@@ -61,11 +61,12 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     input.warning().into_iter().for_each(output::tell);
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
-    // Looking names up can take long: from here on a signal ends us as usual.
+    // Looking names up can take long: meanwhile a signal ends us as usual, and then files are written whole.
     let launcher = Some(launcher).filter(|_| args.by.is_none());
     let by_code = args
         .by
-        .map(|grouping| ByCode::of(live.code.take(), grouping, args.top, &summary).with_calls(args.calls));
+        .map(|grouping| ByCode::of(live.code.take(), view(args, grouping), &summary).with_calls(args.calls));
+    let watch = args.by.map(|_| super::watch()).transpose()?;
     let results = Results {
         report: &report,
         summary: &summary,
@@ -75,9 +76,14 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
         intervals: args.interval.map(|_| live.intervals.as_slice()),
     };
     let shown = show(&results, args, cli, &exports);
-    exports.write(&results, || drop(launcher))?;
+    exports.write(&results, || drop((launcher, watch)))?;
     shown?;
     Ok(exit_code(args, &report, &summary))
+}
+
+/// The counts by code that were asked for.
+fn view(args: &StatArgs, grouping: Grouping) -> CodeView {
+    CodeView { grouping, has_inlined: args.inlines, top: args.top }
 }
 
 /// The simulated machine that was asked for.
@@ -161,6 +167,15 @@ fn check_grouping(args: &StatArgs) -> Result<()> {
         return Err(failure::usage(
             format!("--calls are those of functions, not of {by}"),
             "use --by function",
+        ));
+    }
+    if args.inlines && grouping != Grouping::Function {
+        return Err(failure::usage(
+            format!("--inlines has rows for functions, not {by}"),
+            match grouping {
+                Grouping::Line => "leave --inlines out: lines are those of inlined functions, too",
+                Grouping::Function | Grouping::Object => "use --by function",
+            },
         ));
     }
     if args.inclusive && grouping == Grouping::Line {

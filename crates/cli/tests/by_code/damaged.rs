@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cyclometer_test_support::executable;
-use cyclometer_toolkit::symbols::ObjectFile;
+use cyclometer_toolkit::symbols::{DebugPart, ObjectFile};
 use serde_json::Value;
 
 use super::support::{has, skip};
@@ -41,7 +41,7 @@ fn damaged_debug_information_gives_fewer_names_and_no_panic() {
             content.truncate(draw(whole.len()));
         }
         fs::write(&changed, &content).unwrap();
-        match ObjectFile::open(&changed, true) {
+        match ObjectFile::open(&changed, DebugPart::Lines) {
             Ok(file) => {
                 opened += 1;
                 for offset in (0..whole.len() as u64).step_by(64) {
@@ -104,6 +104,34 @@ fn compressed_lines_are_read_or_missing_with_the_reason() {
         assert!(notes.contains("objcopy --decompress-debug-sections"), "{notes}");
         let counts = super::by(folder.path(), &["--by", "function"], &["./zstd"]);
         assert_eq!(functions(&counts, "/zstd").get("fib").map(Vec::len), Some(1), "it has its functions");
+    }
+}
+
+#[test]
+fn damaged_debug_information_is_said_once_and_functions_have_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    if !has("objcopy") {
+        return skip("objcopy is not installed");
+    }
+    let Some(()) = super::built(folder.path(), &["-g"]) else { return };
+    objcopy(folder.path(), &["--dump-section", ".debug_info=info", "program"]);
+    // The version of the first unit.
+    let mut info = fs::read(folder.path().join("info")).unwrap();
+    info[4] = 0xff;
+    fs::write(folder.path().join("info"), info).unwrap();
+    objcopy(folder.path(), &["--update-section", ".debug_info=info", "program", "damaged"]);
+    for (options, what) in
+        [(&["--by", "line"][..], "lines"), (&["--by", "function", "--inlines"], "inlined functions")]
+    {
+        let by = by(folder.path(), options, &["./damaged"]);
+        let notes = by["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
+        let of_program: Vec<&str> = notes.filter(|note| note.contains("/damaged: ")).collect();
+        let [note] = &of_program[..] else { panic!("{by}") };
+        assert!(note.contains(what) && note.ends_with(": its debug information is damaged"), "{note}");
+        assert!(functions(&by, "/damaged").contains_key("fib"), "{by}");
+        let rows = by["rows"].as_array().unwrap().iter();
+        let of_program = rows.filter(|row| row["object"].as_str().is_some_and(|o| o.ends_with("/damaged")));
+        assert!(of_program.into_iter().all(|row| row["line"].is_null()), "{by}");
     }
 }
 

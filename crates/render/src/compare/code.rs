@@ -343,7 +343,7 @@ mod tests {
                 let name = CodeName {
                     object: Some((*object).to_owned()),
                     function: Some((*function).to_owned()),
-                    line: None,
+                    ..CodeName::default()
                 };
                 let rows = series.rows.entry(name).or_insert_with(|| vec![vec![0]; runs.len()]);
                 rows[i][0] = *count;

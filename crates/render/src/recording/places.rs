@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use cyclometer_toolkit::core::code_memory::MappedPlace;
 use cyclometer_toolkit::core::window::WindowRow;
 use cyclometer_toolkit::recording::RecordingHeader;
-use cyclometer_toolkit::symbols::ObjectFile;
+use cyclometer_toolkit::symbols::{DebugPart, ObjectFile};
 
 /// The first address of kernels of 64 bits: user space ends below.
 const FIRST_OF_KERNEL: u64 = 1 << 63;
@@ -62,7 +62,7 @@ impl PlaceNames {
             self.changed.insert(file.to_owned());
             return None;
         }
-        ObjectFile::open(path, false).ok()
+        ObjectFile::open(path, DebugPart::None).ok()
     }
 
     /// Warnings about files whose names could be wrong.

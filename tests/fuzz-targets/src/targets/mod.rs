@@ -4,6 +4,7 @@ mod events;
 mod http;
 mod machines;
 mod recordings;
+mod run_time_code;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod software;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
@@ -39,7 +40,13 @@ pub const TARGETS: &[FuzzTarget] = &[
     named("http", "requests to the exporter", http::requests),
     named("records", "rings of samples", recordings::records),
     named("recording", "recordings of windows", recordings::recording),
-    named("object_file", "files of code, for their functions and lines", recordings::object_file),
+    named(
+        "object_file",
+        "files of code, for their functions, lines and inlined functions",
+        recordings::object_file,
+    ),
+    named("perf_map", "maps in which programs name code that they made at run time", run_time_code::perf_map),
+    named("jitdump", "dumps of code that compilers made at run time", run_time_code::jitdump),
     named("marker_board", "memory that a marked program writes", recordings::marker_board),
     named("execution_profile", "execution profiles of earlier runs", software::execution_profile),
     named("stored_translation", "translations of earlier runs", software::stored_translation),

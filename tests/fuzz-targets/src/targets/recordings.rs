@@ -6,7 +6,7 @@ use cyclometer_core::Count;
 use cyclometer_core::window::WindowRow;
 use cyclometer_marker::board::Board;
 use cyclometer_recording::{Recording, RecordingFooter, RecordingHeader, RecordingWriter};
-use cyclometer_symbols::ObjectFile;
+use cyclometer_symbols::{DebugPart, ObjectFile};
 use cyclometer_sys::ring::{Extent, Format, Record, Records};
 
 use super::choice;
@@ -80,13 +80,16 @@ fn framed(frames: &[([u8; 4], &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// Functions and lines of any offset, or an error.
+/// Functions, lines and inlined functions of any offset, or an error.
 pub(super) fn object_file(bytes: &[u8]) {
     let Ok(file) = tempfile::NamedTempFile::new() else { return };
     assert!(std::fs::write(file.path(), bytes).is_ok());
-    let Ok(object) = ObjectFile::open(file.path(), true) else { return };
-    for offset in [0, 0x40, 0x1000, bytes.len() as u64, u64::MAX] {
-        let _ = (object.address(offset), object.function(offset), object.line(offset));
+    for part in [DebugPart::Lines, DebugPart::InlinedFunctions] {
+        let Ok(object) = ObjectFile::open(file.path(), part) else { return };
+        for offset in [0, 0x40, 0x1000, bytes.len() as u64, u64::MAX] {
+            let _ = (object.address(offset), object.function(offset), object.line(offset));
+            let _ = (object.inlined_function(offset), object.missing());
+        }
     }
 }
 

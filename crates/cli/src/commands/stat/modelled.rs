@@ -50,9 +50,13 @@ pub(super) fn run(
     let launcher = launcher.with_signals(super::super::watch()?);
     let results = ModelledMisses { command, geometry: model.geometry, part: model.part }.run(&launcher)?;
     input.warning().into_iter().for_each(output::tell);
+    // As for counts: a signal ends the look-up of names.
+    let launcher = Some(launcher).filter(|_| args.by.is_none());
     let by_code = args.by.map(|grouping| {
-        ByCode::of(Some(Ok(results.code.clone())), grouping, args.top, &results.summary).modelled()
+        let view = super::view(args, grouping);
+        ByCode::of(Some(Ok(results.code.clone())), view, &results.summary).modelled()
     });
+    let watch = args.by.map(|_| super::super::watch()).transpose()?;
     let shown = Results {
         report: &results.report,
         summary: &results.summary,
@@ -62,7 +66,7 @@ pub(super) fn run(
         intervals: None,
     };
     let printed = show(&shown, args, cli, &exports);
-    exports.write(&shown, || drop(launcher))?;
+    exports.write(&shown, || drop((launcher, watch)))?;
     printed?;
     Ok(exit_code(args, &results.report, &results.summary))
 }

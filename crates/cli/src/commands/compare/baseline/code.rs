@@ -1,5 +1,8 @@
 //! The counts by code of a baseline.
 
+use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+
 use cyclometer_toolkit::core::Provenance;
 use cyclometer_toolkit::stats::compare::Series;
 use cyclometer_toolkit::symbols::{CodeName, CodeSeries, Grouping};
@@ -31,17 +34,41 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
         .filter(|runs| (1..=MOST_RUNS).contains(runs))
         .ok_or_else(|| problem("'by' has no number of runs"))?;
     let rows = by.get("rows").and_then(Value::as_array).ok_or_else(|| problem("'by' has no list 'rows'"))?;
+    let mut names = BTreeSet::new();
     for row in rows {
-        let name = CodeName { object: part(row, "object"), function: part(row, "function"), line: None };
+        let [object, function, inlined_into] =
+            ["object", "function", "inlined_into"].map(|key| part(row, key));
+        let name = CodeName { object, function, inlined_into, line: None };
         let counts = counts(row, &series).ok_or_else(|| {
             let function = name.function.as_deref().unwrap_or("[unknown]");
             problem(&format!("the counts of {function} are not {} whole numbers", series.events.len()))
         })?;
-        if series.rows.insert(name, counts).is_some() {
+        if !names.insert(name.clone()) {
             return Err(problem("'by' has two rows of one name"));
         }
+        // The counts of inlined functions are part of those of the function around them.
+        let name = match name.inlined_into {
+            Some(around) => CodeName { function: Some(around), inlined_into: None, ..name },
+            None => name,
+        };
+        add(&mut series, name, counts).ok_or_else(|| problem("the counts of 'by' are too large"))?;
     }
     Ok(Some(series))
+}
+
+/// Adds counts to those of a function or file; `None`: the sum does not fit in 64 bits.
+fn add(series: &mut CodeSeries, name: CodeName, counts: Vec<Vec<u64>>) -> Option<()> {
+    match series.rows.entry(name) {
+        Entry::Vacant(row) => {
+            row.insert(counts);
+        }
+        Entry::Occupied(mut row) => {
+            for (sum, count) in row.get_mut().iter_mut().flatten().zip(counts.iter().flatten()) {
+                *sum = sum.checked_add(*count)?;
+            }
+        }
+    }
+    Some(())
 }
 
 /// The counts by code of the events that the command has counts of; `None` where it has none. Events whose
@@ -118,7 +145,7 @@ mod tests {
         let name = |object: Option<&str>, function: Option<&str>| CodeName {
             object: object.map(str::to_owned),
             function: function.map(str::to_owned),
-            line: None,
+            ..CodeName::default()
         };
         series.rows.insert(name(Some("/p"), Some("f")), vec![vec![1, u64::MAX], vec![1, u64::MAX]]);
         series.rows.insert(name(Some("/p"), None), vec![vec![1, 2], vec![3, 4]]);
@@ -143,6 +170,29 @@ mod tests {
         assert_eq!((series.runs, series.totals(0)), (1, vec![Some(7)]));
         by["grouping"] = json!("line");
         assert_eq!(read_by(&by), None);
+    }
+
+    #[test]
+    fn inlined_functions_are_part_of_the_function_around_them() {
+        let row = |function: &str, into: Option<&str>, count: u64| {
+            json!({"object": "/p", "function": function, "file": null, "line": null, "inlined_into": into,
+                   "counts": [count]})
+        };
+        let read_rows = |rows: &[Value]| {
+            read(&json!({"by": {"grouping": "function", "events": ["a"], "rows": rows, "notes": []}}))
+        };
+        let rows = [row("f", Some("g"), 7), row("g", None, 5), row("f", None, 3), row("h", Some("g"), 2)];
+        let series = read_rows(&rows).unwrap().unwrap();
+        let counts: Vec<(&str, u64)> = series
+            .rows
+            .iter()
+            .map(|(name, counts)| (name.function.as_deref().unwrap(), counts[0][0]))
+            .collect();
+        assert_eq!((counts, series.totals(0)), (vec![("f", 3), ("g", 14)], vec![Some(17)]));
+        let twice = read_rows(&[row("f", Some("g"), 1), row("f", Some("g"), 1)]).unwrap_err();
+        assert_eq!(twice.text, "'by' has two rows of one name");
+        let large = read_rows(&[row("f", Some("g"), u64::MAX), row("g", None, 1)]).unwrap_err();
+        assert_eq!(large.text, "the counts of 'by' are too large");
     }
 
     #[test]
