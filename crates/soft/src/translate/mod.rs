@@ -330,8 +330,8 @@ impl RcxTest {
     ///
     /// # Source
     ///
-    /// AMD, Software Optimization Guide for Family 19h: `LOOP` is a fast-path instruction. Intel SDM volume 2,
-    /// `CPUID`, and AMD APM volume 3, `CPUID`: the names of vendors.
+    /// Measured on Zen 3 (`docs/internals/software-pmu-experiments.md`). Intel SDM volume 2, `CPUID`, and AMD
+    /// APM volume 3, `CPUID`: the names of vendors.
     pub fn of_processor(vendor: [u32; 3]) -> RcxTest {
         let name = vendor.map(u32::to_le_bytes).concat();
         let is_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| name == *amd);
