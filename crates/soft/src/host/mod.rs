@@ -199,6 +199,15 @@ impl TracerSettings {
         TracerSettings { translation, caches: Some(caches), ..settings }
     }
 
+    /// Chooses the instructions that this machine's processor executes fastest, unless a setting names them.
+    fn for_this_processor(self) -> TracerSettings {
+        let [_, ebx, ecx, edx] = cyclometer_sys::cpuid::cpuid(0, 0);
+        let fastest = translate::RcxTest::of_processor([ebx, edx, ecx]);
+        let rcx_test = self.translation.rcx_test.or(Some(fastest));
+        let translation = translate::TranslationSettings { rcx_test, ..self.translation };
+        TracerSettings { translation, ..self }
+    }
+
     /// Counts no units but those that these events need, and reports no other events during the run.
     #[must_use]
     pub fn counting(self, events: impl IntoIterator<Item = ExecutionEvent>) -> TracerSettings {

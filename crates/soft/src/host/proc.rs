@@ -46,7 +46,7 @@ pub(super) fn has_signal(status: &str, field: &str, signal: i32) -> bool {
 ///
 /// `proc(5)`, `/proc/pid/status`: `Tgid`.
 pub(super) fn first_thread(tid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let status = status(tid);
     let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     id.trim().parse().ok()
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use cyclometer_sys::trace;
 
@@ -100,17 +101,20 @@ fn by_rights(metadata: &Metadata, file: &Path) -> Option<String> {
     capabilities.then(|| format!("executes a file with capabilities ({})", shown(file)))
 }
 
-/// Whether the tracer has `CAP_SYS_PTRACE`.
+/// Whether this process has `CAP_SYS_PTRACE`. It does not change its capabilities, so it asks once.
 ///
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/status`: `CapEff`; Linux `include/uapi/linux/capability.h`.
 fn may_trace_all() -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> CAP_SYS_PTRACE & 1 == 1
+    static MAY_TRACE: OnceLock<bool> = OnceLock::new();
+    *MAY_TRACE.get_or_init(|| {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        let mask = effective.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+        mask >> CAP_SYS_PTRACE & 1 == 1
+    })
 }
 
 /// # Source

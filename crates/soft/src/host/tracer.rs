@@ -146,7 +146,7 @@ pub(crate) fn follow(
     cyclometer_sys::process::raise_private_memory();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
-    let mut tracer = Tracer::new(pid, settings, probe);
+    let mut tracer = Tracer::new(pid, settings.for_this_processor(), probe);
     tracer.store = TranslationStore::open(profile);
     // Events from before the bell existed are handled at once.
     let mut heard = true;

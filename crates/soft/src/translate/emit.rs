@@ -17,7 +17,7 @@ use iced_x86::Register;
 use super::instruction::{BranchOperand, DecodedInstruction, RegisterUse};
 use super::pc_map::PcMap;
 use super::program_point::{PcBits, PcEntry};
-use super::slot_layout;
+use super::{RcxTest, slot_layout};
 use crate::addend::{ElementMask, MaskedElements};
 
 /// Code in the making.
@@ -29,8 +29,33 @@ pub(crate) struct CodeEmitter {
     bytes: Vec<u8>,
     pc_map: PcMap,
     literals: Vec<(usize, u64)>,
+    mismatches: Vec<StubMismatch>,
     /// The content of r11 before the next instruction.
     r11: R11State,
+}
+
+/// The path out of a stub whose address is not the target, emitted behind all other code.
+struct StubMismatch {
+    field: JumpField,
+    at: EmitState,
+    stub: StubAddress,
+}
+
+/// The address that a stub checks for, and where the program continues with any other.
+#[derive(Clone, Copy)]
+pub(crate) struct StubAddress {
+    pub(crate) address: u64,
+    pub(crate) otherwise: u64,
+}
+
+/// A stub that was emitted.
+pub(crate) struct EmittedStub {
+    /// The address of its first instruction.
+    pub(crate) start: u64,
+    /// The address behind its check, where rcx is restored.
+    pub(crate) hit: u64,
+    /// The state behind that.
+    pub(crate) arrived: EmitState,
 }
 
 /// The content of r11.
@@ -75,7 +100,8 @@ impl EmitState {
 impl CodeEmitter {
     pub(crate) fn new(base: u64, start: u32, buffers: EmitterBuffers) -> CodeEmitter {
         let EmitterBuffers { bytes, pc_map, literals } = buffers;
-        CodeEmitter { base, start, bytes, pc_map: PcMap::from(start, pc_map), literals, r11: R11State::Free }
+        let (pc_map, mismatches) = (PcMap::from(start, pc_map), Vec::new());
+        CodeEmitter { base, start, bytes, pc_map, literals, mismatches, r11: R11State::Free }
     }
 
     /// The address of the next instruction.
@@ -86,6 +112,10 @@ impl CodeEmitter {
     /// The code, its address, its PC map, and the buffers for the next emitter.
     pub(crate) fn finish(mut self) -> (u64, Vec<u8>, PcMap, EmitterBuffers) {
         debug_assert_eq!(self.r11, R11State::Free);
+        for StubMismatch { field, at, stub } in std::mem::take(&mut self.mismatches) {
+            self.fill(field, self.here());
+            self.leave_stub(at, stub);
+        }
         self.emit_literals();
         self.align(16);
         let (pc_map, buffers) = self.pc_map.close();
@@ -495,26 +525,51 @@ impl CodeEmitter {
         self.put(after.with(PcBits::PUSHED), &[0xc3]);
     }
 
-    /// The target of indirect branches and returns, with the address in rcx. Another address goes on to the
-    /// next stub, whose address is in the eight bytes of the jump field.
-    /// `edge` is the counter of the incoming edge, and whether the flags are dead there. Returns the jump
-    /// field, the address where rcx is restored, and the state behind that.
+    /// The target of indirect branches and returns, with the address in rcx: restores rcx if it is the stub's
+    /// address, or continues elsewhere. `edge` is the counter of the incoming edge, and whether the flags are
+    /// dead there. A `return_site` is entered at its first instruction, right behind a call.
+    ///
+    /// `loop` is not taken if the address is the stub's, while `jrcxz` is. `loop` reaches 127 bytes. What is
+    /// there must be out of the way of the usual path: code before the stub or, behind a call, a jump in the
+    /// immediate value of an instruction that changes r11 only.
     pub(crate) fn lookup_stub(
         &mut self,
         subject: u32,
-        address: u64,
+        stub: StubAddress,
         edge: Option<(u32, bool)>,
-    ) -> (JumpField, u64, EmitState) {
+        test: RcxTest,
+        return_site: bool,
+    ) -> EmittedStub {
         debug_assert_eq!(self.r11, R11State::Free);
         let at =
             |bits: PcBits| EmitState { subject, done: 0, bits: bits.with(PcBits::RCX).with(PcBits::IN_STUB) };
         let (to_rcx, beyond) = (at(PcBits::TO_RCX), at(PcBits::TO_STUB_AND_RCX));
-        let low = is_low(address);
-        self.add_to_rcx(to_rcx, address.wrapping_neg(), low);
-        // Skips the mismatch path, whose length depends on the operand size alone.
-        self.put(beyond, &[0xe3, if low { 13 } else { 20 }]);
-        self.add_to_rcx(beyond, address, low);
-        let field = self.put_field(to_rcx, &[0xff, 0x25]);
+        let before = self.here();
+        if test == RcxTest::Loop && !return_site {
+            self.leave_stub(beyond, stub);
+        }
+        let (start, low) = (self.here(), is_low(stub.address));
+        match test {
+            RcxTest::Jrcxz => {
+                self.add_to_rcx(to_rcx, stub.address.wrapping_neg(), low);
+                // Skips the jump.
+                self.put(beyond, &[0xe3, 5]);
+                let field = self.put_field(beyond, &[0xe9]);
+                self.mismatches.push(StubMismatch { field, at: beyond, stub });
+            }
+            RcxTest::Loop => {
+                self.add_to_rcx(to_rcx, stub.address.wrapping_neg().wrapping_add(1), low);
+                let one_more = beyond.with(PcBits::TO_RCX);
+                let behind = self.here() + 2;
+                // Into the immediate value, or back before the stub.
+                let distance = if return_site { 2 } else { before.wrapping_sub(behind) as u8 };
+                self.put(one_more, &[0xe2, distance]);
+                if return_site {
+                    let field = self.begin_hidden_jump(at(PcBits::TO_STUB), beyond);
+                    self.mismatches.push(StubMismatch { field, at: beyond, stub });
+                }
+            }
+        }
         let hit = self.here();
         let mut arrived = CodeEmitter::in_stub(subject);
         if let Some((offset, flags_dead)) = edge {
@@ -522,7 +577,30 @@ impl CodeEmitter {
             arrived = arrived.with(PcBits::ARRIVED);
         }
         self.load(arrived.with(PcBits::RCX), 1, slot_layout::RCX);
-        (field, hit, arrived)
+        EmittedStub { start, hit, arrived }
+    }
+
+    /// A jump in the immediate value of an instruction that changes r11 only. `at` is the state before that
+    /// instruction, `taken` the one at the jump.
+    pub(super) fn begin_hidden_jump(&mut self, at: EmitState, taken: EmitState) -> JumpField {
+        debug_assert_eq!(self.r11, R11State::Free);
+        self.put(at, &[0x49, 0xbb]);
+        let field = self.put_field(taken, &[0xe9]);
+        self.bytes.extend([0xcc; 3]);
+        field
+    }
+
+    /// Brings the target back to rcx, which has its distance from the stub's address, and goes on to where
+    /// another stub may check for it.
+    fn leave_stub(&mut self, beyond: EmitState, stub: StubAddress) {
+        let bits = beyond.bits.without(PcBits::TO_STUB_AND_RCX).with(PcBits::TO_RCX);
+        let to_rcx = EmitState { bits, ..beyond };
+        self.add_to_rcx(beyond, stub.address, is_low(stub.address));
+        if reaches(self.here(), stub.otherwise) {
+            self.put_to(to_rcx, &[0xe9], stub.otherwise);
+        } else {
+            self.put_literal(to_rcx, &[0xff, 0x25], stub.otherwise);
+        }
     }
 
     /// Adds a value to rcx: a low address or its negative directly, any other value by r11.
@@ -533,11 +611,6 @@ impl CodeEmitter {
         self.put(at, &[0x49, 0xbb]);
         self.bytes.extend(value.to_le_bytes());
         self.put(at, &[0x4a, 0x8d, 0x0c, 0x19]);
-    }
-
-    /// Adds the value of a jump field to the literals.
-    pub(crate) fn literal(&mut self, field: JumpField, value: u64) {
-        self.literals.push(((field.0 - self.start) as usize, value));
     }
 
     /// A system call, which leaves the flags in r11. Stops before the calls that the filter names. Returns
@@ -632,6 +705,12 @@ pub(crate) fn len_of_conditional(instruction: &DecodedInstruction) -> usize {
 /// Whether an address, and its negative, is a signed 32-bit value, which fits in an instruction.
 fn is_low(address: u64) -> bool {
     i32::try_from(address).is_ok()
+}
+
+/// Whether a jump's 32-bit distance suffices, an instruction's length apart.
+pub(super) fn reaches(from: u64, to: u64) -> bool {
+    let distance = to.wrapping_sub(from).cast_signed();
+    i32::try_from(distance).is_ok_and(|d| (i32::MIN + 64..i32::MAX - 64).contains(&d))
 }
 
 /// Brings one bit for each element of a mask to ecx, or rcx for more than 32.

@@ -42,6 +42,7 @@ mod loops;
 use std::collections::HashSet;
 
 use super::access_log::LoggedRegister;
+use super::emit::{StubAddress, reaches};
 use super::instruction::RunTimeUnits;
 use super::*;
 use deferred::{BudgetExit, CallThunk, DeferredCode};
@@ -296,10 +297,4 @@ fn function_jumps(batch: &BlockBatch, first: u32, code: &mut dyn CodeSource) -> 
         _ => None,
     });
     jumps.filter(|(_, target)| code.is_function_start(*target)).map(|(id, _)| id).collect()
-}
-
-/// Whether a jump's 32-bit distance suffices, an instruction's length apart.
-pub(super) fn reaches(from: u64, to: u64) -> bool {
-    let distance = to.wrapping_sub(from).cast_signed();
-    i32::try_from(distance).is_ok_and(|d| (i32::MIN + 64..i32::MAX - 64).contains(&d))
 }

@@ -310,6 +310,33 @@ pub struct TranslationSettings {
     pub logs_calls: bool,
     /// Whether blocks and data accesses are logged, for a model of caches. Then calls are not.
     pub logs_accesses: bool,
+    /// The test of lookup stubs and of checks of changing code; `None`: the one for the processor of the
+    /// tracer, or the default.
+    pub rcx_test: Option<RcxTest>,
+}
+
+/// The instruction by which translated code tests a difference in rcx. Neither changes flags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RcxTest {
+    /// `jrcxz`, a taken branch in the usual case.
+    #[default]
+    Jrcxz,
+    /// `loop`, not taken in the usual case. AMD's processors execute it as one operation, Intel's as many.
+    Loop,
+}
+
+impl RcxTest {
+    /// The faster one for a processor, by the registers EBX, EDX and ECX of leaf 0 of `cpuid`.
+    ///
+    /// # Source
+    ///
+    /// Measured on Zen 3 (`docs/internals/software-pmu-experiments.md`). Intel SDM volume 2, `CPUID`, and AMD
+    /// APM volume 3, `CPUID`: the names of vendors.
+    pub fn of_processor(vendor: [u32; 3]) -> RcxTest {
+        let name = vendor.map(u32::to_le_bytes).concat();
+        let is_amd = [b"AuthenticAMD", b"HygonGenuine"].iter().any(|amd| name == *amd);
+        if is_amd { RcxTest::Loop } else { RcxTest::Jrcxz }
+    }
 }
 
 impl Default for TranslationSettings {
@@ -321,6 +348,7 @@ impl Default for TranslationSettings {
             budget: None,
             logs_calls: false,
             logs_accesses: false,
+            rcx_test: None,
         }
     }
 }
@@ -347,6 +375,7 @@ pub struct Translation {
     budget: Option<NonZeroU64>,
     logs_calls: bool,
     logs_accesses: bool,
+    rcx_test: RcxTest,
     /// The records of blocks, where accesses are logged.
     access_plans: AddressMap<u32, Box<AccessPlan>>,
     /// Loops that compare their counter with a limit, ascending.
@@ -389,6 +418,7 @@ impl Translation {
             budget: settings.budget,
             logs_calls: settings.logs_calls && !settings.logs_accesses,
             logs_accesses: settings.logs_accesses,
+            rcx_test: settings.rcx_test.unwrap_or_default(),
             access_plans: AddressMap::default(),
             budget_loops: Vec::new(),
             exit_stubs: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
@@ -744,7 +774,8 @@ impl Translation {
             return at(NextAddress::Known(address), arrived.map_or(FlowState::Outside, FlowState::start_of));
         }
         if bits.has(PcBits::TO_STUB_AND_RCX) {
-            return elsewhere(NextAddress::Rcx(stub(entry.subject)?));
+            let more = u64::from(bits.has(PcBits::TO_RCX));
+            return elsewhere(NextAddress::Rcx(stub(entry.subject)?.wrapping_sub(more)));
         }
         match self.blocks.get(entry.subject as usize) {
             _ if bits.has(PcBits::IN_STUB) => elsewhere(NextAddress::Rcx(0)),

@@ -112,6 +112,7 @@ impl Translation {
             budget: settings.budget,
             logs_calls: settings.logs_calls,
             logs_accesses: settings.logs_accesses,
+            rcx_test: settings.rcx_test.unwrap_or_default(),
             access_plans: AddressMap::default(),
             budget_loops: Vec::new(),
             counted: settings.counted,

@@ -43,7 +43,8 @@ impl PcBits {
     pub(crate) const TAKEN: PcBits = PcBits(0x100);
     /// On the path to the address in rcx.
     pub(crate) const TO_RCX: PcBits = PcBits(0x200);
-    /// The subject is a stub, and rcx is the distance of the target from its address.
+    /// The subject is a stub, and rcx is the distance of the target from its address; with
+    /// [`PcBits::TO_RCX`] one more than that.
     pub(crate) const TO_STUB_AND_RCX: PcBits = PcBits(0x400);
     /// The subject is a stub, and its address is the target.
     pub(crate) const TO_STUB: PcBits = PcBits(0x800);

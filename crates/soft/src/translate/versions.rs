@@ -39,8 +39,7 @@
 //! N. Nethercote, J. Seward: Valgrind, PLDI 2007, section 3.16 (`--smc-check`); A. Klaiber: The Technology
 //! Behind Crusoe Processors, 2000 (translation groups).
 
-use super::emit::{CodeEmitter, EmitState};
-use super::instrumentation::reaches;
+use super::emit::{CodeEmitter, EmitState, reaches};
 use super::*;
 
 /// The versions of changing code.
@@ -229,10 +228,11 @@ impl Translation {
         let is_checked = self.blocks[id as usize].len > 0;
         let (at, last) = (CodeEmitter::in_stub(stub.subject), stub.at + LAST_STOP);
         let next = if stub.versions.len() % MOST_CHECKS == 0 { last } else { stub.first };
-        let mut check = out.here();
+        let (mut check, rcx_test) = (out.here(), self.rcx_test);
         if is_checked {
             let CodeBytes { bytes, .. } = self.code(id);
-            check = out.check(at, address, bytes, next);
+            let checked = CheckedCode { address, bytes, next };
+            check = out.check(at, checked, rcx_test);
         }
         let behind = out.here();
         if let Some((offset, flags_dead)) = self.counter_in(id) {
@@ -256,13 +256,26 @@ impl Translation {
     }
 }
 
+/// The bytes that a check compares with the program's, and where it goes on if they differ.
+pub(super) struct CheckedCode<'a> {
+    pub(super) address: u64,
+    pub(super) bytes: &'a [u8],
+    pub(super) next: u64,
+}
+
+/// The distance that `loop` jumps back at most.
+const LOOP_BACK: u64 = 128;
+
+/// Bytes of a step of a check, at most: a load, a constant, a difference and `loop`.
+const STEP_BYTES: u64 = 7 + 10 + 4 + 2;
+
 impl CodeEmitter {
-    /// Compares the program's bytes at an address with these, eight at a time. Where they differ, goes on to
-    /// `next`. Returns the address of the check.
+    /// Compares the program's bytes with others, eight at a time. Where they differ, goes on to `next`.
+    /// Returns the address of the check.
     ///
-    /// Flags and registers stay as they are: `lea` computes a difference, and `jrcxz` tests it.
-    fn check(&mut self, at: EmitState, address: u64, bytes: &[u8], next: u64) -> u64 {
-        let busy = at.with(PcBits::RCX);
+    /// Flags and registers stay as they are: `lea` computes a difference, and `jrcxz` or `loop` tests it.
+    pub(super) fn check(&mut self, at: EmitState, code: CheckedCode<'_>, test: RcxTest) -> u64 {
+        let (busy, CheckedCode { address, bytes, next }) = (at.with(PcBits::RCX), code);
         let differs = self.here();
         self.load(busy, 1, slot_layout::RCX);
         if reaches(self.here(), next) {
@@ -272,19 +285,39 @@ impl CodeEmitter {
         }
         let check = self.here();
         self.store(at, 1, slot_layout::RCX);
-        let mut done = 0;
+        let (mut done, mut near) = (0, differs);
         while done < bytes.len() {
             let width = [8, 4, 2, 1].into_iter().find(|width| done + width <= bytes.len()).unwrap_or(1);
             let mut word = [0; 8];
             word[..width].copy_from_slice(&bytes[done..done + width]);
-            self.subtract_from_memory(busy, address + done as u64, width, u64::from_le_bytes(word));
-            // Skips the jump.
-            self.put(busy, &[0xe3, 5]);
-            self.put_to(busy, &[0xe9], differs);
+            let value = u64::from_le_bytes(word);
+            if test == RcxTest::Loop && self.here() + STEP_BYTES - near > LOOP_BACK {
+                near = self.hidden_jump(busy, differs);
+            }
+            match test {
+                RcxTest::Jrcxz => {
+                    self.subtract_from_memory(busy, address + done as u64, width, value);
+                    // Skips the jump.
+                    self.put(busy, &[0xe3, 5]);
+                    self.put_to(busy, &[0xe9], differs);
+                }
+                RcxTest::Loop => {
+                    self.subtract_from_memory(busy, address + done as u64, width, value.wrapping_sub(1));
+                    let distance = near.wrapping_sub(self.here() + 2) as u8;
+                    self.put(busy, &[0xe2, distance]);
+                }
+            }
             done += width;
         }
         self.load(busy, 1, slot_layout::RCX);
         check
+    }
+
+    /// A jump that is not in the way. Returns its address.
+    fn hidden_jump(&mut self, at: EmitState, to: u64) -> u64 {
+        let field = self.begin_hidden_jump(at, at);
+        self.fill(field, to);
+        self.address(field) - 1
     }
 
     /// `mov rcx, [address]` of some bytes, and rcx minus a value by `lea`.

@@ -16,7 +16,7 @@ use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::flow::Redundancy;
 use cyclometer_soft::host::protocol::{self, ProcessCounts};
 use cyclometer_soft::host::{self, InstructionProbe, TracerSettings};
-use cyclometer_soft::translate;
+use cyclometer_soft::translate::{self, RcxTest};
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
 use cyclometer_sys::{daemon, trace};
 use cyclometer_test_support::skip;
@@ -31,6 +31,8 @@ const DEADLINE: Duration = Duration::from_secs(600);
 /// process that another test makes meanwhile would hold it open.
 pub struct TranslationLab {
     launcher: Launcher,
+    /// The test of rcx in translated code, unless it is that of the processor.
+    pub rcx_test: Option<RcxTest>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -89,7 +91,17 @@ impl TranslationLab {
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(TranslationLab { launcher: Launcher::start().unwrap(), _alone: alone })
+        let launcher = Launcher::start().unwrap();
+        Some(TranslationLab { launcher, rcx_test: None, _alone: alone })
+    }
+
+    fn settings(&self) -> TracerSettings {
+        let translation = translate::TranslationSettings {
+            redundancy: Redundancy::PerEpoch(1),
+            rcx_test: self.rcx_test,
+            ..Default::default()
+        };
+        TracerSettings { translation, fixed_layout: true, ..TracerSettings::default() }
     }
 
     fn prepare(&self, command: LabCommand<'_>) -> (Pending, PipeReader) {
@@ -122,10 +134,10 @@ impl TranslationLab {
         SharedNotes<P>: Notes,
     {
         let (pending, reader) = self.prepare(command);
-        let pid = pending.pid();
+        let (pid, settings) = (pending.pid(), self.settings());
         let tracer = daemon::fork(move |socket| match probe {
-            None => host::follow(pid, socket, settings(), None),
-            Some(make) => drop(follow_probed(pid, socket, make())),
+            None => host::follow(pid, socket, settings, None),
+            Some(make) => drop(follow_probed(pid, socket, settings, make())),
         });
         let tracer = tracer.unwrap();
         let mut lines = BufReader::new(tracer.socket());
@@ -138,12 +150,12 @@ impl TranslationLab {
     pub fn lockstep(&self, command: LabCommand<'_>, most: u64) -> TranslatedRun {
         let (mut twin, twins_reader) = self.prepare(command);
         let (pending, reader) = self.prepare(command);
-        let (pid, twin_pid) = (pending.pid(), twin.pid());
+        let (pid, twin_pid, settings) = (pending.pid(), twin.pid(), self.settings());
         let tracer = daemon::fork(move |mut socket| {
             let _ = arm(twin_pid, &mut socket);
             let lockstep = probes::begin(twin_pid).map(|()| Lockstep::new(twin_pid, most));
             if let Ok(lockstep) = lockstep {
-                drop(follow_probed(pid, socket, lockstep));
+                drop(follow_probed(pid, socket, settings, lockstep));
             }
         });
         let tracer = tracer.unwrap();
@@ -186,18 +198,17 @@ pub trait Notes {
     fn notes(&self) -> String;
 }
 
-fn settings() -> TracerSettings {
-    let translation =
-        translate::TranslationSettings { redundancy: Redundancy::PerEpoch(1), ..Default::default() };
-    TracerSettings { translation, fixed_layout: true, ..TracerSettings::default() }
-}
-
-fn follow_probed<P: InstructionProbe + 'static>(pid: u32, mut socket: UnixStream, probe: P) -> io::Result<()>
+fn follow_probed<P: InstructionProbe + 'static>(
+    pid: u32,
+    mut socket: UnixStream,
+    settings: TracerSettings,
+    probe: P,
+) -> io::Result<()>
 where
     SharedNotes<P>: Notes,
 {
     let shared = SharedNotes(Rc::new(RefCell::new(probe)));
-    host::follow_probed(pid, socket.try_clone()?, settings(), Box::new(shared.clone()));
+    host::follow_probed(pid, socket.try_clone()?, settings, Box::new(shared.clone()));
     socket.write_all(shared.notes().as_bytes())
 }
 

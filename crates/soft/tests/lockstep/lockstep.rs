@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use cyclometer_soft::translate::RcxTest;
+
 use crate::instruction_pool::InstructionPool;
 use crate::lab::{LabCommand, TranslatedRun, TranslationLab};
 use crate::programs;
@@ -29,9 +31,12 @@ fn whole(lab: &TranslationLab, name: &str, program: &Path) {
 
 #[test]
 fn programs_written_by_hand_keep_step() {
-    let Some(lab) = TranslationLab::open() else { return };
-    for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
-        whole(&lab, name, program.path());
+    let Some(mut lab) = TranslationLab::open() else { return };
+    for test in [RcxTest::Jrcxz, RcxTest::Loop] {
+        lab.rcx_test = Some(test);
+        for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
+            whole(&lab, &format!("{name}, {test:?}"), program.path());
+        }
     }
 }
 
@@ -45,9 +50,11 @@ fn handlers_of_signals_keep_step() {
 
 #[test]
 fn random_programs_keep_step() {
-    let Some(lab) = TranslationLab::open() else { return };
+    let Some(mut lab) = TranslationLab::open() else { return };
     let pool = InstructionPool::new();
     for seed in 1..=25 {
+        let tests = [RcxTest::Jrcxz, RcxTest::Loop];
+        lab.rcx_test = Some(tests[seed as usize % 2]);
         let program = random::program(seed, &pool);
         whole(&lab, &format!("seed {seed}"), program.path());
     }

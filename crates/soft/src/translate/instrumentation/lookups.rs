@@ -45,14 +45,16 @@ impl Translation {
         let target = self.blocks[to as usize].address;
         let stub = self.lookup_targets.len() as u32;
         self.lookup_targets.push(target);
-        let start = out.here();
         let counter = self.counter_in(to).filter(|_| !self.blocks[to as usize].is_version);
-        let (chain, hit, at) = out.lookup_stub(stub, target, counter);
         let entry = (target & 0xffff) as u32;
-        out.literal(chain, self.table_heads.insert(entry, start).unwrap_or(self.lookup_missed));
-        self.indirect_entries.insert(target, hit);
+        let otherwise = self.table_heads.get(&entry).copied().unwrap_or(self.lookup_missed);
+        let checked = StubAddress { address: target, otherwise };
+        let emitted = out.lookup_stub(stub, checked, counter, self.rcx_test, false);
+        self.table_heads.insert(entry, emitted.start);
+        self.indirect_entries.insert(target, emitted.hit);
         let address = self.table + 8 * u64::from(entry);
-        (CodeWrite { address, bytes: WriteBytes::of(&start.to_le_bytes()) }, hit, at)
+        let write = CodeWrite { address, bytes: WriteBytes::of(&emitted.start.to_le_bytes()) };
+        (write, emitted.hit, emitted.arrived)
     }
 
     /// The return site behind a call.
@@ -66,8 +68,9 @@ impl Translation {
         let stub = self.lookup_targets.len() as u32;
         self.lookup_targets.push(address);
         let known = self.block_at(address).filter(|_| !self.can_change(address));
-        let (chain, _, at) = out.lookup_stub(stub, address, known.and_then(|to| self.counter_in(to)));
-        out.literal(chain, self.return_missed);
+        let checked = StubAddress { address, otherwise: self.return_missed };
+        let counter = known.and_then(|to| self.counter_in(to));
+        let at = out.lookup_stub(stub, checked, counter, self.rcx_test, true).arrived;
         match known {
             Some(to) => self.flow_to(call, to, at, out, &mut deferred.bodies),
             None => deferred.sites.push((out.put_field(at, &[0xe9]), stub)),

@@ -4,9 +4,10 @@ use iced_x86::code_asm::*;
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use super::super::budget::BudgetCharge;
-use super::super::emit::{CodeEmitter, as_load};
+use super::super::emit::{CodeEmitter, StubAddress, as_load};
 use super::super::instruction::{OSZAP, STATUS};
 use super::super::program_point::PcBits;
+use super::super::versions::CheckedCode;
 use super::*;
 
 #[test]
@@ -154,25 +155,139 @@ fn a_call_pushes_the_programs_return_address_and_keeps_its_own() {
     );
 }
 
+fn lookup_stub(address: u64, test: RcxTest, return_site: bool) -> impl FnOnce(&mut CodeEmitter) {
+    let stub = StubAddress { address, otherwise: REGION_AT + 0x1000 };
+    move |out| _ = out.lookup_stub(0, stub, None, test, return_site)
+}
+
 #[test]
 fn a_stub_subtracts_its_address_and_adds_it_again() {
     let restored = ["mov rcx,[gs:8]"];
-    let near = [
-        "lea rcx,[rcx-400000h]",
-        "jrcxz 0000000030000016h",
-        "lea rcx,[rcx+400000h]",
-        "jmp qword [rel 30000016h]",
-    ];
-    emits(|out| _ = out.lookup_stub(0, AT, None), &[&near[..], &restored].concat());
+    let elsewhere = "jmp 0000000030001000h";
+    let near = ["lea rcx,[rcx-400000h]", "jrcxz 000000003000000Eh", "jmp 0000000030000017h"];
+    let back = ["lea rcx,[rcx+400000h]", elsewhere];
+    let emitted = [&near[..], &restored, &back].concat();
+    emits(lookup_stub(AT, RcxTest::Jrcxz, false), &emitted);
+    emits(lookup_stub(AT, RcxTest::Jrcxz, true), &emitted);
     let far = [
         "mov r11,0FFFF800003000000h",
         "lea rcx,[rcx+r11]",
-        "jrcxz 0000000030000024h",
-        "mov r11,7FFFFD000000h",
-        "lea rcx,[rcx+r11]",
-        "jmp qword [rel 30000024h]",
+        "jrcxz 0000000030000015h",
+        "jmp 000000003000001Eh",
     ];
-    emits(|out| _ = out.lookup_stub(0, FAR_AT, None), &[&far[..], &restored].concat());
+    let back = ["mov r11,7FFFFD000000h", "lea rcx,[rcx+r11]", elsewhere];
+    emits(lookup_stub(FAR_AT, RcxTest::Jrcxz, false), &[&far[..], &restored, &back].concat());
+}
+
+#[test]
+fn the_usual_path_through_a_stub_with_a_loop_takes_no_jump() {
+    let restored = ["mov rcx,[gs:8]"];
+    let elsewhere = "jmp 0000000030001000h";
+    let back = ["lea rcx,[rcx+400000h]", elsewhere];
+    let near = ["lea rcx,[rcx-3FFFFFh]", "loop 0000000030000000h"];
+    emits(lookup_stub(AT, RcxTest::Loop, false), &[&back[..], &near, &restored].concat());
+    let back = ["mov r11,7FFFFD000000h", "lea rcx,[rcx+r11]", elsewhere];
+    let far = ["mov r11,0FFFF800003000001h", "lea rcx,[rcx+r11]", "loop 0000000030000000h"];
+    emits(lookup_stub(FAR_AT, RcxTest::Loop, false), &[&back[..], &far, &restored].concat());
+}
+
+#[test]
+fn a_return_site_starts_with_its_check_and_hides_the_jump_out_of_it() {
+    let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
+    let stub = StubAddress { address: AT, otherwise: REGION_AT + 0x1000 };
+    let emitted = out.lookup_stub(0, stub, None, RcxTest::Loop, true);
+    assert_eq!(emitted.start, REGION_AT);
+    let (address, bytes, marks, _) = out.finish();
+    let usual: Vec<String> = decoded(address, &bytes).iter().map(text).take(4).collect();
+    assert!(usual[2].starts_with("mov r11,0CCCCCC"), "{usual:?}");
+    assert_eq!(usual[..2], ["lea rcx,[rcx-3FFFFFh]", "loop 000000003000000Bh"]);
+    assert_eq!(usual[3], "mov rcx,[gs:8]");
+    // Where the loop is taken, the immediate value is a jump to the code that restores rcx.
+    let taken = &decoded(address + 0xb, &bytes[0xb..])[0];
+    let out_of_it = (taken.near_branch64() - address) as usize;
+    let rest: Vec<String> =
+        decoded(taken.near_branch64(), &bytes[out_of_it..]).iter().map(text).take(2).collect();
+    assert_eq!((taken.len(), taken.mnemonic()), (5, Mnemonic::Jmp));
+    assert_eq!(rest, ["lea rcx,[rcx+400000h]", "jmp 0000000030001000h"]);
+    assert!(marks.iter().any(|entry| entry.at == 0xb && entry.bits.has(PcBits::TO_STUB_AND_RCX)));
+}
+
+#[test]
+fn a_stub_too_far_from_the_next_one_jumps_by_an_address_in_memory() {
+    let stub = StubAddress { address: AT, otherwise: FAR_AT };
+    for test in [RcxTest::Jrcxz, RcxTest::Loop] {
+        let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
+        out.lookup_stub(0, stub, None, test, false);
+        let (address, bytes, ..) = out.finish();
+        let all = decoded(address, &bytes);
+        let jump = all.iter().find(|i| text(i).starts_with("jmp qword [rel ")).unwrap();
+        let at = (jump.memory_displacement64() - address) as usize;
+        assert_eq!(bytes[at..at + 8], FAR_AT.to_le_bytes());
+    }
+}
+
+#[test]
+fn every_loop_of_a_long_check_reaches_the_path_for_other_bytes() {
+    let bytes: Vec<u8> = (0..127).collect();
+    for len in 1..bytes.len() {
+        let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
+        let code = CheckedCode { address: AT, bytes: &bytes[..len], next: REGION_AT + 0x1000 };
+        let check = out.check(clean(), code, RcxTest::Loop);
+        let (address, emitted, ..) = out.finish();
+        let differs = decoded(address, &emitted)[0];
+        assert_eq!(text(&differs), "mov rcx,[gs:8]");
+        let checked = decoded(check, &emitted[(check - address) as usize..]);
+        let loops: Vec<u64> = checked
+            .iter()
+            .filter(|i| i.mnemonic() == Mnemonic::Loop)
+            .map(Instruction::near_branch64)
+            .collect();
+        assert_eq!(loops.len(), len / 8 + (len % 8).count_ones() as usize, "{len}");
+        for to in loops.into_iter().filter(|to| *to != address) {
+            let jump = &decoded(to, &emitted[(to - address) as usize..])[0];
+            assert_eq!((jump.len(), text(jump)), (5, format!("jmp {address:016X}h")), "{len}");
+        }
+    }
+}
+
+#[test]
+fn a_check_subtracts_what_was_translated_from_the_programs_bytes() {
+    let code = || CheckedCode { address: AT, bytes: &[1, 2, 3, 4, 0], next: REGION_AT + 0x1000 };
+    let head = ["mov rcx,[gs:8]", "jmp 0000000030001000h", "mov [gs:8],rcx"];
+    let steps = [
+        "mov ecx,[rel 400000h]",
+        "lea ecx,[rcx-4030201h]",
+        "jrcxz 000000003000002Ah",
+        "jmp 0000000030000000h",
+        "movzx ecx,byte [rel 400004h]",
+        "lea ecx,[rcx]",
+        "jrcxz 000000003000003Eh",
+        "jmp 0000000030000000h",
+        "mov rcx,[gs:8]",
+    ];
+    emits(|out| _ = out.check(clean(), code(), RcxTest::Jrcxz), &[&head[..], &steps].concat());
+    let steps = [
+        "mov ecx,[rel 400000h]",
+        "lea ecx,[rcx-4030200h]",
+        "loop 0000000030000000h",
+        "movzx ecx,byte [rel 400004h]",
+        "lea ecx,[rcx+1]",
+        "loop 0000000030000000h",
+        "mov rcx,[gs:8]",
+    ];
+    emits(|out| _ = out.check(clean(), code(), RcxTest::Loop), &[&head[..], &steps].concat());
+}
+
+#[test]
+fn amds_processors_get_loops() {
+    let vendor = |name: &[u8; 12]| {
+        let word = |at: usize| u32::from_le_bytes(name[at..at + 4].try_into().unwrap());
+        RcxTest::of_processor([word(0), word(4), word(8)])
+    };
+    assert_eq!(vendor(b"AuthenticAMD"), RcxTest::Loop);
+    assert_eq!(vendor(b"HygonGenuine"), RcxTest::Loop);
+    assert_eq!(vendor(b"GenuineIntel"), RcxTest::Jrcxz);
+    assert_eq!(vendor(b"AMDisbetter!"), RcxTest::Jrcxz);
 }
 
 #[test]
