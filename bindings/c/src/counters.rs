@@ -7,6 +7,7 @@ use cyclometer_toolkit::{Count, Error, Result, core::Unit};
 use crate::counts::{cyclometer_count_state_t, cyclometer_count_t, status_of};
 use crate::monitor::{ConfiguredCounter, MonitorState, cyclometer_t, with_monitor};
 use crate::pointers::{invalid, put, put_sized, text, writable};
+use cyclometer_toolkit::core::MissingReason;
 
 /// Number of counters of a monitor. The operating system chooses the hardware's counters for them.
 pub(crate) const COUNTERS: u32 = 64;
@@ -64,7 +65,7 @@ impl MonitorState {
     /// The value of a counter that was never enabled.
     fn never_enabled(&mut self, counter: u32) -> Result<cyclometer_toolkit::Value> {
         let event = self.slot(counter)?.event.clone();
-        let reason = format!("counter {counter} was not enabled since it was configured or reset");
+        let reason = MissingReason::NotEnabled { counter };
         Ok(cyclometer_toolkit::Value {
             name: event.clone(),
             event,

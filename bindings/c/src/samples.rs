@@ -104,7 +104,7 @@ impl cyclometer_samples_t {
         taken.missed = taken.missed.saturating_add(samples.missed);
         for (slot, reason) in &samples.refused {
             if let Some(counter) = self.counters.get(slot.0) {
-                let _ = counter.reason.set(c_text(reason));
+                let _ = counter.reason.set(c_text(&reason.to_string()));
             }
         }
         taken.rows.extend(rows(&self.counters, &samples));

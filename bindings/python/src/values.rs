@@ -136,7 +136,7 @@ fn why_not(samples: &Samples, slot: SlotId) -> Option<String> {
         return None;
     }
     let refused = samples.refused.iter().find(|(own, _)| *own == slot);
-    Some(refused.map_or_else(|| "it is not counted here".to_owned(), |(_, reason)| reason.clone()))
+    Some(refused.map_or_else(|| "it is not counted here".to_owned(), |(_, reason)| reason.to_string()))
 }
 
 /// One source of the ladder.

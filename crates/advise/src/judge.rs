@@ -6,7 +6,7 @@ use crate::confidence::Confidence;
 use crate::facts::Facts;
 use crate::rules::{Rule, RuleNeed, RuleTest, Rules};
 
-/// A number that speaks for a finding.
+/// A number that supports a finding.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evidence {
     /// The quantity in words.
@@ -19,7 +19,7 @@ pub struct Evidence {
     pub source: String,
 }
 
-/// A fault that the numbers speak for.
+/// A fault that the numbers indicate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AdviceFinding {
     /// The name of the rule.
@@ -30,13 +30,13 @@ pub struct AdviceFinding {
     pub advice: String,
     /// An estimate of the part of the time that the fault costs, 0 to 1.
     pub share: f64,
-    /// How far it can be trusted.
+    /// The confidence in it.
     pub confidence: Confidence,
     /// The kind of evidence: top-down, hardware, counted, model, kernel.
     pub evidence: String,
     /// The numbers.
     pub numbers: Vec<Evidence>,
-    /// The fact whose counts by function show where.
+    /// The fact whose counts by function show the place of the fault.
     pub functions_by: Option<String>,
     /// Rules whose numbers are beyond their thresholds as an effect of this one.
     pub explains: Vec<String>,
@@ -95,7 +95,7 @@ fn explain(mut advice: Advice) -> Advice {
     advice
 }
 
-/// The finding of a rule, if its numbers speak for one.
+/// The finding of a rule, if its numbers indicate one.
 ///
 /// # Errors
 ///
@@ -104,7 +104,7 @@ fn judge_rule(rule: &Rule, inputs: &RuleInputs<'_>) -> Result<Option<AdviceFindi
     let mut lacks = Vec::new();
     let mut judged_by: Option<&str> = None;
     for test in &rule.tests {
-        // Weaker evidence does not overrule what was measured.
+        // Weaker evidence does not overrule a measurement.
         if judged_by.is_some_and(|evidence| evidence != test.evidence) {
             break;
         }
@@ -125,7 +125,7 @@ fn judge_rule(rule: &Rule, inputs: &RuleInputs<'_>) -> Result<Option<AdviceFindi
 fn judge_test(test: &RuleTest, inputs: &RuleInputs<'_>) -> Result<Option<(f64, Vec<Evidence>)>, String> {
     let mut numbers = Vec::new();
     let mut holds = true;
-    // Every number is asked for, so that a missing one is noticed whatever the others say.
+    // Every number is looked up, so that a missing one is noticed whatever the others are.
     for need in &test.needs {
         let value = need.formula.evaluate(inputs)?;
         holds &= need.bound.holds(value);

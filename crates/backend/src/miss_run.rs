@@ -45,7 +45,7 @@ pub fn miss_run(
         }
     };
     if run.is_err() {
-        // The command runs to its end, whatever happened here.
+        // The command runs to its end, even after an error of the tracer.
         let _ = child.wait(None)?;
     }
     run.map(|run| MissRun { wall: start.elapsed(), ..run })
@@ -71,8 +71,8 @@ fn translated(mut modelled: ModelledCommand) -> Result<MissRun> {
                 if !by.reached_command {
                     modelled.child().signal(by.signal);
                 }
-                // A command that goes on all the same is modelled to its end. The tracer is told of no end
-                // before: a report that nobody reads yet would keep it from releasing the command.
+                // A command that continues all the same is modelled to its end. The tracer gets no request to
+                // finish before: it would wait for a reader of its report, and not release the command.
                 interrupted.get_or_insert(by.signal);
             }
         }
@@ -132,7 +132,7 @@ fn every_step(launcher: &Launcher, child: &mut dyn Child, observer: MissObserver
 const SIGINT: i32 = 2;
 const SIGQUIT: i32 = 3;
 
-/// Waits for the end of a command, and passes signals on; how it ended, and the first signal.
+/// Waits for the end of a command, and passes signals on. Returns the end, and the first signal.
 fn ended(child: &mut dyn Child) -> Result<(Option<ExitStatus>, Option<i32>)> {
     let mut first = None;
     loop {

@@ -1,7 +1,9 @@
 //! Regions of a program that the software PMU runs: each thread requests its own counts.
 
 use cyclometer_core::exec::{Cell, Raw, Reading, RefusalKind};
-use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, SlotId, Source, Target};
+use cyclometer_core::{
+    Counting, Error, ErrorKind, MissingReason, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+};
 use cyclometer_sys::marks;
 
 use crate::soft_events::line;
@@ -108,10 +110,7 @@ impl Counting for OwnCounting {
         self.sample(&mut values)?;
         out.cells.extend(self.slots.iter().zip(values).map(|(slot, raw)| match raw.is_lost {
             false => Cell::new(*slot, raw.value, raw.time_enabled_ns, raw.time_running_ns),
-            true => Cell {
-                lost: Some("the software PMU has no per-thread count of this event".to_owned()),
-                ..Cell::new(*slot, 0, 0, 0)
-            },
+            true => Cell { lost: Some(MissingReason::NoCountOfThreads), ..Cell::new(*slot, 0, 0, 0) },
         }));
         Ok(())
     }

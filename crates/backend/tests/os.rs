@@ -12,7 +12,9 @@ use cyclometer_backend::{Launcher, OsSource};
 use cyclometer_core::energy::{EnergyDomain, EnergyZone};
 use cyclometer_core::event::{OsMetric, PerfClass};
 use cyclometer_core::exec::{Exit, Reading, RefusalKind, Waited};
-use cyclometer_core::{Counting, CpuSet, Launch, Part, Refusal, Rung, Slot, SlotId, Source, Target};
+use cyclometer_core::{
+    Counting, CpuSet, Launch, MissingReason, Part, PartReason, Refusal, Rung, Slot, SlotId, Source, Target,
+};
 
 const EVERY: [OsMetric; 11] = [
     OsMetric::WallTime,
@@ -124,7 +126,7 @@ fn a_process_that_vanishes_before_the_first_read_is_lost_and_not_zero() {
     assert_eq!(read(counting.as_mut()).cells, []);
     counting.stop().unwrap();
     let reading = read(counting.as_mut());
-    let reason = format!("process {pid} ended before it could be read");
+    let reason = MissingReason::EndedUnread { target: format!("process {pid}") };
     assert_eq!(reading.cells[0].lost, Some(reason));
 }
 
@@ -146,7 +148,7 @@ fn several_processes_are_accounted_together_and_one_that_ends_keeps_its_last_val
     ended(busy.as_mut());
     let after = read(counting.as_mut());
     assert!(value(&after, 1) >= cpu && value(&after, 0) > 0, "{after:?}");
-    let said = after.cells[1].partial.clone().unwrap_or_default();
+    let said = after.cells[1].partial.clone().map_or_else(String::new, |part| part.to_string());
     assert!(said.contains("1 of 2 was read ") && said.ends_with(" ms before it ended"), "{said}");
     idle.signal(9);
     ended(idle.as_mut());
@@ -256,10 +258,10 @@ fn short_times_of_the_root_group_say_that_they_come_in_steps() {
     counting.stop().unwrap();
     let reading = read(counting.as_mut());
     let (wall, times) = reading.cells.split_last().unwrap();
-    assert_eq!((wall.partial.as_deref(), times.len()), (None, 3));
+    assert_eq!((wall.partial.as_ref(), times.len()), (None, 3));
     // From 1 s on, the steps do not show.
     for cell in times.iter().filter(|cell| cell.raw < 1_000_000_000) {
-        assert!(cell.partial.as_ref().is_some_and(|note| note.starts_with("in steps of ")), "{cell:?}");
+        assert!(matches!(cell.partial, Some(PartReason::InSteps { .. })), "{cell:?}");
     }
 }
 
@@ -291,7 +293,7 @@ fn what_a_running_process_accounts_says_what_it_blurs_and_leaves_out() {
     with.start().unwrap();
     alone.start().unwrap();
     let leaves_out = "the process itself, without its children";
-    let last = |reading: &Reading, id: usize| reading.cells[id].partial.clone();
+    let last = |reading: &Reading, id: usize| reading.cells[id].partial.as_ref().map(|part| part.to_string());
     if !fs::exists(format!("/proc/{pid}/task/{pid}/children")).unwrap() {
         return skip("this kernel does not list children");
     }

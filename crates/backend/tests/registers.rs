@@ -12,7 +12,8 @@ use cyclometer_core::event::{RegisterCode, RegisterEvent, RegisterSeat};
 use cyclometer_core::exec::{Cell, Reading, RefusalKind};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{
-    CounterId, CounterMask, Counting, CpuSet, EventCode, Modes, Part, Rung, Slot, SlotId, Source, Target,
+    CounterId, CounterMask, Counting, CpuSet, EventCode, MissingReason, Modes, Part, Rung, Slot, SlotId,
+    Source, Target,
 };
 use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, ThreadId, Workload};
 
@@ -200,7 +201,7 @@ fn a_narrow_counter_that_was_read_too_late_is_no_number() {
         let narrow = !matches!(events[cell.slot.0].slot.parts[0], Part::Registers(ref event)
             if matches!(event.seats[0].counter, CounterId::Fixed(_)));
         assert_eq!(cell.lost.is_some(), narrow, "{cell:?}");
-        assert!(cell.lost.is_none_or(|reason| reason.contains("read too late")));
+        assert!(cell.lost.is_none_or(|reason| matches!(reason, MissingReason::ReadTooLate { .. })));
     }
 }
 
@@ -213,7 +214,7 @@ fn control_registers_that_somebody_wrote_over_make_lost_counts() {
         bench.run("loop", 1);
         for cell in cells(counting.as_mut()) {
             let reason = cell.lost.unwrap_or_else(|| panic!("{}: a count", model.id));
-            assert!(reason.contains("something else wrote"), "{reason}");
+            assert!(matches!(reason, MissingReason::Rewritten { .. }), "{reason}");
         }
     }
 }
@@ -339,8 +340,8 @@ impl Bus for Disturbed {
         self.0.bind(child, among)
     }
 
-    fn disturbance(&mut self) -> Option<String> {
-        Some("somebody else has used them".to_owned())
+    fn disturbance(&mut self) -> Option<MissingReason> {
+        Some(MissingReason::PerfHasBegun)
     }
 }
 
@@ -354,7 +355,7 @@ fn what_disturbed_a_count_is_asked_for_at_its_end_too() {
     counting.start().unwrap();
     counting.stop().unwrap();
     for cell in cells(counting.as_mut()) {
-        assert_eq!(cell.lost.as_deref(), Some("somebody else has used them"));
+        assert_eq!(cell.lost, Some(MissingReason::PerfHasBegun));
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{children, command, ended, skip, until, value};
 use cyclometer_backend::{Launcher, Software, SoftwareSettings, software};
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Layout, Reading, RefusalKind, Waited};
-use cyclometer_core::{Child, Counting, ErrorKind, Part, Rung, Slot, SlotId, Target};
+use cyclometer_core::{Child, Counting, ErrorKind, MissingReason, Part, Rung, Slot, SlotId, Target};
 
 /// Two events, as slots 0 and 1.
 const EVENTS: [&str; 2] = ["instructions", "calls"];
@@ -82,7 +82,8 @@ impl Started {
 }
 
 fn lost(reading: &Reading) -> String {
-    reading.cells[0].lost.clone().unwrap_or_else(|| panic!("nothing is lost: {reading:?}"))
+    let lost = reading.cells[0].lost.as_ref();
+    lost.unwrap_or_else(|| panic!("nothing is lost: {reading:?}")).to_string()
 }
 
 const SUCCESS: Option<ExitStatus> = Some(ExitStatus::Code(0));
@@ -177,7 +178,7 @@ fn what_cannot_be_followed_is_refused_before_it_exists() {
 
 /// The count of an event, unless the tracer had no time to answer, as on a busy machine.
 fn heard(reading: &Reading, slot: usize) -> Option<u64> {
-    let silent = |lost: &String| lost.contains("said nothing");
+    let silent = |lost: &MissingReason| lost.to_string().contains("said nothing");
     (!reading.cells[slot].lost.as_ref().is_some_and(silent)).then(|| value(reading, slot))
 }
 

@@ -1,7 +1,7 @@
 //! Events for which macOS accounts by thread and process, without root.
 
 use cyclometer_core::event::{AccountedCount, Unit};
-use cyclometer_core::{Candidate, Event, Machine, Modes, Rung};
+use cyclometer_core::{Candidate, Event, LackReason, Machine, Modes, Rung};
 
 use crate::generic::named;
 
@@ -90,18 +90,15 @@ impl AccountEvent {
     /// # Source
     ///
     /// xnu `osfmk/kern/recount.c`: shares of performance cores stay 0 where `hw.nperflevels` is 1.
-    pub(crate) fn lacks_core_types(&self, machine: &Machine) -> Option<String> {
+    pub(crate) fn lacks_core_types(&self, machine: &Machine) -> Option<LackReason> {
         let lacks = self.count.is_of_core_type() && is_here(machine) && machine.core_types.len() < 2;
-        lacks.then(|| format!("{}: all cores of this machine are of one type", self.names[0]))
+        lacks.then_some(LackReason::OneCoreType { event: self.names[0] })
     }
 
     /// Why it does not count in these modes, if so.
-    fn lacks(&self, modes: Option<Modes>) -> Option<String> {
+    fn lacks(&self, modes: Option<Modes>) -> Option<LackReason> {
         let differs = modes.filter(|modes| self.candidate().modes.is_some_and(|own| own != *modes))?;
-        let name = self.names[0];
-        Some(format!(
-            "macOS accounts {name} in user and kernel mode together, without root: {name}:uk, not {name}:{differs}"
-        ))
+        Some(LackReason::ModesTogether { event: self.names[0], modes: differs })
     }
 }
 
@@ -127,7 +124,11 @@ pub(crate) fn add_to(mut found: Event, names: &[&str], machine: &Machine) -> Eve
 
 /// The reason why an event without a generic counterpart is not counted on this machine, or not in the modes
 /// that were requested.
-pub(crate) fn unsupported(account: &AccountEvent, modes: Option<Modes>, machine: &Machine) -> Option<String> {
+pub(crate) fn unsupported(
+    account: &AccountEvent,
+    modes: Option<Modes>,
+    machine: &Machine,
+) -> Option<LackReason> {
     account.lacks_core_types(machine).or_else(|| account.lacks(modes))
 }
 
@@ -165,7 +166,7 @@ mod tests {
         for modes in [None, Some(Modes::USER_KERNEL)] {
             assert_eq!(cycles.lacks(modes), None);
         }
-        let reason = cycles.lacks(Some(Modes::USER)).unwrap();
+        let reason = cycles.lacks(Some(Modes::USER)).unwrap().to_string();
         assert!(reason.contains("cycles:uk, not cycles:u"), "{reason}");
         assert!(of_generic(&["branches"]).is_none());
     }

@@ -6,11 +6,13 @@ use cyclometer_core::syntax::parse_event;
 use cyclometer_core::{Error, ErrorKind, EventCode, Recovery, Result};
 
 use crate::claims::ClaimTable;
+use crate::meaning::entry;
 use crate::portable::{self, PortableEvents};
 use crate::search::{self, Filter, Pattern};
-use crate::select::{chip, entries_of, entry, of, select};
+use crate::select::{chip, entries_of, select};
 use crate::suggest;
 use crate::table::{Cpu, Entry};
+use crate::terms::coded;
 
 /// The explanation of a value on a CPU.
 #[derive(Clone, PartialEq, Debug)]
@@ -190,7 +192,7 @@ fn asked_otherwise(cpu: &Cpu<'_>, entry: &Entry<'_>, config: Option<u64>) -> boo
     let Some(config) = config else { return false };
     let fixed = cpu.family() == Family::Intel && entry.code().select == 0;
     (entry.config().is_some() || fixed)
-        && perf_words(&chip(cpu), &of(entry)).is_ok_and(|words| words.config != config)
+        && perf_words(&chip(cpu), &coded(entry)).is_ok_and(|words| words.config != config)
 }
 
 /// Some events with the select of a code without a name.

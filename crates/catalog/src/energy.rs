@@ -49,14 +49,6 @@ pub(crate) fn candidate(domain: EnergyDomain, machine: &Machine) -> Option<Candi
     })
 }
 
-/// The reason why a machine with neither PMU nor zone counts no energy.
-pub(crate) fn missing(domain: EnergyDomain) -> String {
-    format!(
-        "the kernel counts no {} here: there is neither a PMU named {PMU} with it nor a zone of /sys/class/powercap",
-        domain.event()
-    )
-}
-
 /// The unit of these events.
 pub(crate) fn unit() -> Unit {
     Unit::Joules

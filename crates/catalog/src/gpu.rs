@@ -3,7 +3,7 @@
 use cyclometer_core::gpu::{GpuAccess, GpuPart, GpuPlace, GpuQuantity};
 use cyclometer_core::syntax::Term;
 use cyclometer_core::{
-    Candidate, Error, ErrorKind, Machine, Part, Provenance, Recovery, Result, Rung, Scope,
+    Candidate, Error, ErrorKind, LackReason, Machine, Part, Provenance, Recovery, Result, Rung, Scope,
 };
 
 use crate::suggest;
@@ -68,7 +68,7 @@ impl GpuEvent {
     /// # Errors
     ///
     /// Why the machine has no device that may report it.
-    pub(crate) fn candidate(&self, machine: &Machine) -> std::result::Result<Candidate, String> {
+    pub(crate) fn candidate(&self, machine: &Machine) -> std::result::Result<Candidate, LackReason> {
         let parts = self.parts(machine);
         if parts.is_empty() {
             return Err(self.missing(machine));
@@ -113,23 +113,22 @@ impl GpuEvent {
     }
 
     /// The reason why no device of this machine reports it.
-    fn missing(&self, machine: &Machine) -> String {
+    fn missing(&self, machine: &Machine) -> LackReason {
         let gpus = &machine.gpus;
         let known = |name: &str| gpus.devices.iter().find(|device| device.name == name);
-        let name = self.quantity.name();
+        let quantity = self.quantity.name();
         match self.device.as_deref() {
             Some(device) => match known(device).map(|device| &device.access) {
-                Some(GpuAccess::Unsupported(reason)) => format!("{device}: {reason}"),
-                Some(_) => format!("the driver of {device} does not report {name}"),
-                None => format!("there is no device {device} here: `cyclometer doctor` names the devices"),
+                Some(GpuAccess::Unsupported(reason)) => {
+                    LackReason::GpuUnusable { device: device.to_owned(), reason: reason.clone() }
+                }
+                Some(_) => LackReason::GpuQuantity { device: Some(device.to_owned()), quantity },
+                None => LackReason::NoGpu { device: device.to_owned() },
             },
-            None if gpus.by_files().next().is_some() => format!("no driver of the GPUs here reports {name}"),
+            None if gpus.by_files().next().is_some() => LackReason::GpuQuantity { device: None, quantity },
             None => {
                 let cause = machine.ladder.state(Rung::Gpu).and_then(|state| state.causes.first());
-                cause.map_or_else(
-                    || "there is no GPU of NVIDIA or AMD here".to_owned(),
-                    |cause| cause.text.clone(),
-                )
+                cause.map_or(LackReason::NoGpus, |cause| LackReason::Gpus(cause.text.clone()))
             }
         }
     }
@@ -229,13 +228,13 @@ mod tests {
         let reason = |text: &str| {
             let event = event(text);
             assert_eq!(event.candidates, [], "{text}");
-            event.unsupported.unwrap()
+            event.unsupported.unwrap().to_string()
         };
         assert_eq!(reason("gpu/power,intel0/"), "intel0: Intel's GPUs are not supported");
         assert_eq!(reason("gpu/pcie-rx,amd0/"), "the driver of amd0 does not report pcie-rx");
         assert!(reason("gpu/power,amd7/").starts_with("there is no device amd7 here"));
         let none = resolve_list("gpu-power", &vm_without_pmu(), true).unwrap().remove(0);
-        assert_eq!(none.unsupported.unwrap(), "there is no GPU of NVIDIA or AMD here");
+        assert_eq!(none.unsupported.unwrap().to_string(), "there is no GPU of NVIDIA or AMD here");
     }
 
     #[test]

@@ -3,15 +3,17 @@
 use cyclometer_arch::{Coded, EncodeError, perf_words, perf_words_by_format, takes_two_counters};
 use cyclometer_core::event::{ExtraRegister, PerfClass, PerfEvent};
 use cyclometer_core::pmu::{ConfigWords, Family, PmuSet};
+use cyclometer_core::reason::{CoreLack, PartReason, PmuLack};
 use cyclometer_core::syntax::Term;
 use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, EventCode, Modes, Provenance, Result};
 
 use crate::host::CoreTables;
+use crate::meaning::{self, FoundEntry, NameMeaning};
 use crate::pmu_names::check_prefix;
 use crate::portable::{self, Portable, PortableEvents};
 use crate::select::{self, chip};
 use crate::table::{Cpu, Entry};
-use crate::{cpus, device, perf_type};
+use crate::{cpus, device, perf_type, terms};
 
 /// An event with its terms.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +32,7 @@ pub(crate) struct HostEvent {
     /// The candidate; `None` if no core PMU can count it, for the reasons in `missing`.
     pub candidate: Option<Candidate>,
     /// The reasons of the core PMUs that cannot count it.
-    pub missing: Vec<String>,
+    pub missing: Vec<CoreLack>,
     /// Notes for the reader.
     pub notes: Vec<String>,
 }
@@ -42,7 +44,7 @@ struct OnCore<'a> {
     name: &'a str,
     never_zero: bool,
     /// As [`Candidate::uncertain`].
-    uncertain: Option<String>,
+    uncertain: Option<PartReason>,
     notes: Vec<String>,
 }
 
@@ -51,7 +53,7 @@ enum Why {
     /// Its tables do not know the name.
     Unknown,
     /// The PMU cannot count it, for this reason.
-    Cannot(String),
+    Cannot(PmuLack),
     /// The request is invalid.
     Refused(Error),
 }
@@ -78,10 +80,11 @@ pub(crate) fn find(
     for core in cores {
         match on_core(wanted, core) {
             Ok(found) => counted.extend(found),
-            Err(Why::Cannot(reason)) => missing.push(format!("{}: {reason}", place(core))),
+            Err(Why::Cannot(reason)) => missing.push(CoreLack { core: place(core), reason }),
             Err(Why::Unknown) => {
                 unknown += 1;
-                missing.push(format!("{} has no event {}", place(core), wanted.name));
+                let reason = PmuLack::NoEvent { event: wanted.name.to_owned() };
+                missing.push(CoreLack { core: place(core), reason });
             }
             Err(Why::Refused(error)) => return Err(error),
         }
@@ -98,7 +101,7 @@ fn place(core: &CoreTables<'_>) -> String {
     }
 }
 
-fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<String>, modes: Modes) -> HostEvent {
+fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<CoreLack>, modes: Modes) -> HostEvent {
     if counted.is_empty() {
         return HostEvent { candidate: None, missing, notes: Vec::new() };
     }
@@ -135,44 +138,33 @@ fn resolution(counted: &[OnCore<'_>]) -> String {
 
 /// The event on a core PMU; for a portable event that is a sum, its summands.
 fn on_core<'a>(wanted: &RequestedEvent<'_>, core: &CoreTables<'a>) -> HostResult<Vec<OnCore<'a>>> {
-    if let Some((cpu, entry)) = entry(core, wanted.name) {
-        return encoded(core, cpu, entry, wanted).map(|found| vec![found]);
-    }
-    match (portable::find(wanted.name), core.tables.first()) {
-        (Some(portable), Some(cpu)) => portable_on(portable, core, cpu, wanted),
-        _ => Err(Why::Unknown),
+    match NameMeaning::of(wanted.name, wanted.terms, &core.tables) {
+        NameMeaning::Event(found) => encoded(core, found, wanted).map(|found| vec![found]),
+        NameMeaning::Portable { summands, note } => {
+            let one = |found: &FoundEntry<'a>| summand(core, *found, summands.len(), note, wanted);
+            summands.iter().map(one).collect()
+        }
+        NameMeaning::NoCounterpart { reason, nearest } => {
+            let nearest = nearest.iter().map(|name| (*name).to_owned()).collect();
+            Err(Why::Cannot(PmuLack::NoCounterpart { reason: reason.to_owned(), nearest }))
+        }
+        NameMeaning::Unknown => Err(Why::Unknown),
     }
 }
 
-/// The event of that name in the first table that has it.
-pub(crate) fn entry<'a>(core: &CoreTables<'a>, name: &str) -> Option<(Cpu<'a>, Entry<'a>)> {
-    core.tables.iter().find_map(|cpu| Some((*cpu, select::entry(cpu, name)?)))
-}
-
-fn portable_on<'a>(
-    portable: &Portable,
+/// One of the vendor's events that a portable name means.
+fn summand<'a>(
     core: &CoreTables<'a>,
-    cpu: &Cpu<'a>,
+    found: FoundEntry<'a>,
+    summands: usize,
+    note: Option<&str>,
     wanted: &RequestedEvent<'_>,
-) -> HostResult<Vec<OnCore<'a>>> {
-    let has = |name: &str| entry(core, name).is_some();
-    match portable.among(cpu.family(), cpu.id(), has) {
-        PortableEvents::Event { names, note } => {
-            let one = |name: &&'static str| {
-                let (cpu, entry) = entry(core, name).ok_or(Why::Unknown)?;
-                let mut found =
-                    encoded(core, cpu, entry, wanted).map_err(|why| of_summand(why, name, &names))?;
-                found.notes.extend(note.map(str::to_owned));
-                found.uncertain = uncertain(cpu, &names, found.part.constraint);
-                Ok(found)
-            };
-            names.iter().map(one).collect()
-        }
-        PortableEvents::None { reason, nearest } if nearest.is_empty() => Err(Why::Cannot(reason.to_owned())),
-        PortableEvents::None { reason, nearest } => {
-            Err(Why::Cannot(format!("{reason}; nearest: {}", nearest.join(", "))))
-        }
-    }
+) -> HostResult<OnCore<'a>> {
+    let mut on_core =
+        encoded(core, found, wanted).map_err(|why| of_summand(why, found.entry.name(), summands))?;
+    on_core.notes.extend(note.map(str::to_owned));
+    on_core.uncertain = uncertain(found.cpu, summands, on_core.part.constraint);
+    Ok(on_core)
 }
 
 /// Why a sum may be too small on a CPU whose number of counters is unknown: RISC-V's driver then claims that
@@ -182,34 +174,30 @@ fn portable_on<'a>(
 ///
 /// Linux 6.12 and 7.2 in the emulated machines of `tests/guests`: with more events than counters all claim
 /// the whole time, and some read 0.
-fn uncertain(cpu: Cpu<'_>, names: &[&str], constraint: Option<CounterMask>) -> Option<String> {
-    let is_unknown = cpu.family() == Family::RiscV && constraint.is_none() && names.len() > 1;
-    is_unknown.then(|| {
-        let summands = names.len();
-        format!("a sum of {summands} events: it is too small where the CPU has fewer than {summands} counters for them, which only the firmware knows")
-    })
+fn uncertain(cpu: Cpu<'_>, summands: usize, constraint: Option<CounterMask>) -> Option<PartReason> {
+    let is_unknown = cpu.family() == Family::RiscV && constraint.is_none() && summands > 1;
+    is_unknown.then_some(PartReason::FewerCounters { summands })
 }
 
 /// The reason why a sum is not counted, from its summand that is not.
-fn of_summand(why: Why, name: &str, names: &[&str]) -> Why {
+fn of_summand(why: Why, name: &str, summands: usize) -> Why {
     match why {
-        Why::Cannot(reason) if names.len() > 1 => Why::Cannot(format!("{name}, a summand: {reason}")),
+        Why::Cannot(reason) if summands > 1 => {
+            Why::Cannot(PmuLack::Summand { event: name.to_owned(), reason: Box::new(reason) })
+        }
         other => other,
     }
 }
 
 fn encoded<'a>(
     core: &CoreTables<'a>,
-    cpu: Cpu<'a>,
-    entry: Entry<'a>,
+    found: FoundEntry<'a>,
     wanted: &RequestedEvent<'_>,
 ) -> HostResult<OnCore<'a>> {
-    let mut coded = select::of(&entry);
+    let FoundEntry { cpu, entry } = found;
     let (fields, rest): (Vec<&Term>, Vec<&Term>) =
-        wanted.terms.iter().partition(|term| core.pmu.is_none() || select::is_attribute(&term.name));
-    for field in &fields {
-        select::apply(&cpu, &mut coded, field, wanted.text)?;
-    }
+        wanted.terms.iter().partition(|term| core.pmu.is_none() || terms::is_attribute(&term.name));
+    let coded = found.refined(fields.iter().copied(), wanted.text)?;
     check_config(&entry, &coded, wanted.text)?;
     let mut words = words(core, &cpu, &coded).map_err(|error| refused(error, wanted.text))?;
     for (pmu, term) in core.pmu.into_iter().flat_map(|pmu| rest.iter().map(move |term| (pmu, term))) {
@@ -255,7 +243,7 @@ fn refused(error: EncodeError, text: &str) -> Why {
     let reason = error.to_string();
     let error = Error::from(error);
     match error.kind() {
-        ErrorKind::EventUnsupported => Why::Cannot(reason),
+        ErrorKind::EventUnsupported => Why::Cannot(PmuLack::NotEncodable(reason)),
         kind => {
             let recovery = error.recovery().clone();
             Why::Refused(Error::new(kind, format!("{text}: {reason}")).with_recovery(recovery))
@@ -284,7 +272,7 @@ fn constraint(
     cpu: &Cpu<'_>,
     coded: &Coded,
     plain: bool,
-) -> std::result::Result<Option<CounterMask>, String> {
+) -> std::result::Result<Option<CounterMask>, PmuLack> {
     let same = if plain { counting_the_same(cpu, coded) } else { CounterMask::EMPTY };
     let own = coded.counters.unwrap_or(CounterMask::EMPTY);
     let general = match (own.general_bits(), own.fixed_bits()) {
@@ -297,9 +285,7 @@ fn constraint(
     let named = CounterMask::from_bits(if any { u64::MAX } else { general }, fixed);
     match core.counters {
         None => Ok((!any).then_some(named)),
-        Some(known) if named.and(known).is_empty() => {
-            Err(format!("only counter {named} counts it, and this machine has {known}"))
-        }
+        Some(known) if named.and(known).is_empty() => Err(PmuLack::OtherCounters { only: named, has: known }),
         Some(known) => Ok(Some(named.and(known))),
     }
 }
@@ -308,8 +294,8 @@ fn constraint(
 fn counting_the_same(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
     let (chip, own_is_fixed) = (chip(cpu), coded.general_alone().is_none());
     let Ok(words) = perf_words(&chip, coded) else { return CounterMask::EMPTY };
-    let others = cpu.events().filter(|entry| own_is_fixed || select::of(entry).general_alone().is_none());
-    let same = others.filter(|entry| perf_words(&chip, &select::of(entry)) == Ok(words));
+    let others = cpu.events().filter(|entry| own_is_fixed || terms::coded(entry).general_alone().is_none());
+    let same = others.filter(|entry| perf_words(&chip, &terms::coded(entry)) == Ok(words));
     same.filter_map(|entry| entry.counters()).fold(CounterMask::EMPTY, CounterMask::or)
 }
 
@@ -324,7 +310,8 @@ pub(crate) fn is_never_zero(cpu: &Cpu<'_>, name: &str) -> bool {
 /// Whether a core counts a portable event.
 pub(crate) fn has_portable(portable: &Portable, core: &CoreTables<'_>) -> bool {
     core.tables.first().is_some_and(|cpu| {
-        let answer = portable.among(cpu.family(), cpu.id(), |name| entry(core, name).is_some());
+        let answer =
+            portable.among(cpu.family(), cpu.id(), |name| FoundEntry::named(name, &core.tables).is_some());
         matches!(answer, PortableEvents::Event { .. })
     })
 }
@@ -332,6 +319,6 @@ pub(crate) fn has_portable(portable: &Portable, core: &CoreTables<'_>) -> bool {
 /// The CPUs of the catalogue that have an event, by id. For a name with a PMU before `::` these are the CPUs
 /// with this PMU.
 pub(crate) fn elsewhere(name: &str) -> Vec<&'static str> {
-    let has = |cpu: &Cpu<'_>| select::entry(cpu, name).is_some() && check_prefix(cpu, name).is_ok();
+    let has = |cpu: &Cpu<'_>| meaning::entry(cpu, name).is_some() && check_prefix(cpu, name).is_ok();
     cpus::cpus().filter(has).map(|cpu| cpu.id()).collect()
 }

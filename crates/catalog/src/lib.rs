@@ -22,6 +22,7 @@ mod host;
 mod host_event;
 mod libpfm;
 mod listing;
+mod meaning;
 pub mod metric;
 mod notes;
 mod pmu_names;
@@ -33,6 +34,7 @@ pub mod select;
 mod soft;
 mod suggest;
 pub mod table;
+mod terms;
 pub mod ways;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, Unit};
 use cyclometer_core::gpu::GpuQuantity;
 use cyclometer_core::ladder::Cause;
-use cyclometer_core::{CounterMask, Machine, Modes, Rung};
+use cyclometer_core::{CounterMask, LackReason, Machine, Modes, Rung};
 
 use crate::accounts;
 use crate::device;
@@ -122,6 +122,7 @@ fn by_kperf(listing: Listing, machine: &Machine, tables: &Tables) -> Listing {
     }
     let found = registers::by_kperf(&listing.name, machine, tables);
     let resolution = found.as_ref().map(|candidate| candidate.resolution.clone()).unwrap_or_default();
+    let found = found.map_err(|reason| reason.to_string());
     let available = found.and_then(|_| registers::kperf_counts(machine));
     Listing { rung: Rung::Kperf, resolution, available, ..listing }
 }
@@ -139,7 +140,12 @@ fn of_simulation(machine: &Machine, tables: &Tables) -> Vec<Listing> {
 fn simulated(listing: Listing, machine: &Machine, tables: &Tables) -> Listing {
     let found = registers::simulated(&listing.name, machine, tables);
     let resolution = found.as_ref().map(|candidate| candidate.resolution.clone()).unwrap_or_default();
-    Listing { rung: Rung::Sim, resolution, available: found.map(|_| ()), ..listing }
+    Listing {
+        rung: Rung::Sim,
+        resolution,
+        available: found.map(|_| ()).map_err(|reason| reason.to_string()),
+        ..listing
+    }
 }
 
 /// The vendor's events of a machine's core types whose name or alias `fits`, by name.
@@ -205,7 +211,7 @@ fn of_table(name: &str, machine: &Machine, cores: &[CoreTables<'_>]) -> Listing 
         Ok(HostEvent { candidate: Some(candidate), .. }) => {
             (candidate.resolution, reason(&machine.ladder.perf_hardware))
         }
-        Ok(HostEvent { missing, .. }) => (String::new(), Err(missing.join("; "))),
+        Ok(HostEvent { missing, .. }) => (String::new(), Err(LackReason::CorePmus(missing).to_string())),
         Err(reason) => (String::new(), Err(reason)),
     };
     Listing { name: name.to_owned(), resolution, available, ..blank(ListingKind::Portable) }
@@ -343,7 +349,7 @@ fn accounts_of_counters(machine: &Machine) -> Vec<Listing> {
             unit: account.unit(),
             resolution: account.resolution.to_owned(),
             available: match account.lacks_core_types(machine) {
-                Some(reason) => Err(reason),
+                Some(reason) => Err(reason.to_string()),
                 None => accounts::available(machine),
             },
             description: account.about.to_owned(),

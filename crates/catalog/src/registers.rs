@@ -5,6 +5,7 @@ use cyclometer_core::event::{RegisterCode, RegisterEvent};
 use cyclometer_core::ladder::Works;
 use cyclometer_core::machine::CoreType;
 use cyclometer_core::pmu::ConfigWord;
+use cyclometer_core::reason::{LackReason, PmuLack};
 use cyclometer_core::syntax::{EventRequest, Selector, parse_events};
 use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Machine, Modes, Provenance, Rung};
 
@@ -36,7 +37,7 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
         let found = match is_elsewhere {
             true => candidate_beside(rung, request, machine, tables)
-                .ok_or_else(|| format!("{} is no event of a PMU's registers", event.name)),
+                .ok_or_else(|| LackReason::NotOfRegisters { event: event.name.clone() }),
             false => candidate(rung, request, machine, tables),
         };
         match found {
@@ -79,20 +80,20 @@ pub(crate) fn kperf_counts(machine: &Machine) -> Result<(), String> {
 }
 
 /// The candidate for an event of this name on a simulated machine, or the reason why there is none.
-pub(crate) fn simulated(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
+pub(crate) fn simulated(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, LackReason> {
     named(Rung::Sim, name, machine, tables)
 }
 
 /// The candidate for an event of this name by kperf, or the reason why there is none.
-pub(crate) fn by_kperf(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
+pub(crate) fn by_kperf(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, LackReason> {
     named(Rung::Kperf, name, machine, tables)
 }
 
-fn named(rung: Rung, name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
-    let requests = parse_events(name).map_err(|error| error.to_string())?;
+fn named(rung: Rung, name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, LackReason> {
+    let requests = parse_events(name).map_err(|error| LackReason::Unresolved(error.to_string()))?;
     match requests.as_slice() {
         [request] => candidate(rung, request, machine, tables),
-        _ => Err(format!("{name} is not one event")),
+        _ => Err(LackReason::Unresolved(format!("{name} is not one event"))),
     }
 }
 
@@ -124,7 +125,7 @@ fn candidate(
     request: &EventRequest,
     machine: &Machine,
     tables: &Tables,
-) -> Result<Candidate, String> {
+) -> Result<Candidate, LackReason> {
     let mut modes = modes(request)?;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for core in cores(machine) {
@@ -134,7 +135,7 @@ fn candidate(
         }
     }
     if found.is_empty() {
-        return Err(missing.join("; "));
+        return Err(LackReason::RegisterPmus(missing));
     }
     if rung == Rung::Kperf {
         modes = kperf_modes(&mut found, modes, request.modifiers.modes.is_some(), machine)?;
@@ -149,12 +150,12 @@ fn candidate(
 }
 
 /// The modes of the request, restricted to those that the filters of all PMUs support.
-fn modes(request: &EventRequest) -> Result<Modes, String> {
+fn modes(request: &EventRequest) -> Result<Modes, LackReason> {
     let modifiers = request.modifiers;
     let modes = modifiers.modes.unwrap_or(Modes::USER);
     match modes {
         _ if modifiers.guest_only || modifiers.host_only || modifiers.exclude_idle => {
-            Err("its registers tell neither guests nor idle CPUs apart".to_owned())
+            Err(LackReason::NoGuestsOfRegisters)
         }
         _ if modifiers.precise > 0
             || modifiers.most_precise
@@ -162,10 +163,9 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
             || modifiers.pinned
             || modifiers.bpf =>
         {
-            Err("the modifiers p, S, D and b are those of the kernel, which does not take part here"
-                .to_owned())
+            Err(LackReason::KernelModifiers)
         }
-        Modes { hypervisor: true, .. } => Err("its registers do not count a hypervisor apart".to_owned()),
+        Modes { hypervisor: true, .. } => Err(LackReason::NoHypervisorOfRegisters),
         modes => Ok(modes),
     }
 }
@@ -183,7 +183,7 @@ fn kperf_modes(
     wanted: Modes,
     requested: bool,
     machine: &Machine,
-) -> Result<Modes, String> {
+) -> Result<Modes, LackReason> {
     let is_fixed =
         |event: &CoreEvent| event.event.codes.first().is_some_and(|code| code.counters.general_bits() == 0);
     let counts_user_only = machine.darwin_version().is_none_or(|major| major >= 24);
@@ -201,9 +201,10 @@ fn kperf_modes(
             _ => general,
         };
         if usable.is_empty() {
+            let name = event.name.clone();
             return Err(match general.is_empty() {
-                true => format!("{} is on a fixed counter, which counts user and kernel mode", event.name),
-                false => format!("{}: macOS counts it in user mode only, since version 15", event.name),
+                true => LackReason::FixedCounterModes { event: name },
+                false => LackReason::UserModeOnly { event: name },
             });
         }
         event.limit(usable);
@@ -265,16 +266,14 @@ impl<'a> SharedPmu<'a> {
     }
 
     /// The event by its codes that count here; for a portable event that is a sum, its summands.
-    fn events(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Vec<CoreEvent>, String> {
-        let Some(cpu) = tables.first() else { return Err(format!("there is no table of {}", self.id)) };
-        let selected = select_in(tables, request).map_err(|error| error.to_string())?;
+    fn events(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Vec<CoreEvent>, PmuLack> {
+        let no_table = || PmuLack::NoTable { cpu: self.id.clone() };
+        let cpu = tables.first().ok_or_else(no_table)?;
+        let selected =
+            select_in(tables, request).map_err(|error| PmuLack::NotEncodable(error.to_string()))?;
         if let (true, Some(pin)) = (selected.len() > 1, request.pin) {
-            let text = format!(
-                "{} is a sum of {} events, which counter {pin} cannot all count",
-                request.text,
-                selected.len()
-            );
-            return Err(text);
+            let (event, summands) = (request.text.clone(), selected.len());
+            return Err(PmuLack::PinnedSum { event, summands, pin });
         }
         if let Selector::Raw(config) = request.selector {
             check_raw(cpu, config, request)?;
@@ -288,7 +287,7 @@ impl<'a> SharedPmu<'a> {
         request: &EventRequest,
         cpu: &Cpu<'_>,
         tables: &[Cpu<'_>],
-    ) -> Result<CoreEvent, String> {
+    ) -> Result<CoreEvent, PmuLack> {
         let codes =
             ways::codes(tables, &one).into_iter().filter_map(|coded| self.usable(cpu, coded, request));
         let codes: Vec<RegisterCode> = codes.collect();
@@ -320,26 +319,26 @@ impl<'a> SharedPmu<'a> {
         (!counters.is_empty()).then_some(RegisterCode { code: coded.code, counters })
     }
 
-    fn why_not(&self, selected: &Selected<'_>, request: &EventRequest) -> String {
-        let name = selected.entry.map_or(selected.name.as_str(), |entry| entry.name());
+    fn why_not(&self, selected: &Selected<'_>, request: &EventRequest) -> PmuLack {
+        let event = selected.entry.map_or(selected.name.as_str(), |entry| entry.name()).to_owned();
+        let cpu = self.id.clone();
         match (request.pin, self.implemented) {
-            (Some(pin), _) => format!("{name} cannot use counter {pin} of {}", self.id),
-            (None, Some(_)) => format!("{name} is not among the events that this {} counts", self.id),
+            (Some(pin), _) => PmuLack::NotOnPin { event, pin, cpu },
+            (None, Some(_)) => PmuLack::NotImplemented { event, cpu },
             (None, None) => {
                 let own = selected.coded.counters.unwrap_or(CounterMask::EMPTY);
-                let own: Vec<String> = own.iter().map(|counter| counter.to_string()).collect();
-                format!("{name} counts on {} of {} alone, which is not available", own.join(", "), self.id)
+                PmuLack::CountersUnavailable { event, counters: own.iter().collect(), cpu }
             }
         }
     }
 }
 
 /// Rejects a raw code with bits that mean nothing here: it would be a code of another event.
-fn check_raw(cpu: &Cpu<'_>, config: u64, request: &EventRequest) -> Result<(), String> {
+fn check_raw(cpu: &Cpu<'_>, config: u64, request: &EventRequest) -> Result<(), PmuLack> {
     let decoded = decode(&chip(cpu), Register::Perf(ConfigWord::Config), config);
     match decoded.fields.iter().find(|field| field.name == RESERVED) {
         None => Ok(()),
-        Some(_) => Err(format!("{} has bits that no event select of {} has", request.text, cpu.id())),
+        Some(_) => Err(PmuLack::ReservedBits { event: request.text.clone(), cpu: cpu.id().to_owned() }),
     }
 }
 
@@ -374,7 +373,7 @@ mod tests {
     fn counters(text: &str) -> Result<(CounterMask, u16), String> {
         let event = event(text, &skylake(Rung::Msr, None));
         let candidate = event.candidates.iter().find(|candidate| candidate.rung == Rung::Msr);
-        let Some(candidate) = candidate else { return Err(event.lacking[0].1.clone()) };
+        let Some(candidate) = candidate else { return Err(event.lacking[0].1.to_string()) };
         let cyclometer_core::Part::Registers(part) = &candidate.parts[0] else { panic!() };
         Ok((part.codes[0].counters, part.codes[0].code.select))
     }
@@ -405,7 +404,7 @@ mod tests {
         assert_eq!(event("instructions", &machine).candidates.len(), 1, "its fixed counter is there");
         let missing = event("branch-misses", &machine);
         assert_eq!(
-            missing.unsupported.unwrap(),
+            missing.unsupported.unwrap().to_string(),
             "BR_MISP_RETIRED.ALL_BRANCHES is not among the events that this skylake counts"
         );
     }

@@ -9,7 +9,7 @@ use cyclometer_core::ladder::Works;
 use cyclometer_core::pmu::{CorePmuName, KernelPmu, PmuSet};
 use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events, raw_code};
 use cyclometer_core::{
-    Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
+    Candidate, Error, ErrorKind, Event, LackReason, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
 };
 
 use crate::accounts::{self, AccountEvent};
@@ -22,7 +22,7 @@ use crate::gpu::{self, GpuEvent};
 use crate::host::{CoreTables, Tables, cores};
 use crate::host_event::{self, HostEvent, RequestedEvent};
 use crate::soft::{self, SoftEvent};
-use crate::{has_core_pmu, libpfm, notes, perf_type, portable, registers, select, suggest};
+use crate::{has_core_pmu, libpfm, notes, perf_type, portable, registers, suggest, terms};
 
 /// The events that are counted by default.
 pub const DEFAULT_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,page-faults,context-switches,\
@@ -122,7 +122,7 @@ fn named_pmu(request: &EventRequest) -> Option<String> {
     }
 }
 
-fn unsupported(request: &EventRequest, reason: String) -> Event {
+fn unsupported(request: &EventRequest, reason: LackReason) -> Event {
     Event { unsupported: Some(reason), ..event(request, Unit::Count, Vec::new()) }
 }
 
@@ -203,7 +203,7 @@ fn is_portable_alone(name: &str, hardware: &Hardware, host: &Host<'_>) -> bool {
 /// Converts the result of the tables to an event.
 fn of_tables(found: HostEvent, request: &EventRequest) -> Event {
     match found.candidate {
-        None => unsupported(request, found.missing.join("; ")),
+        None => unsupported(request, LackReason::CorePmus(found.missing)),
         Some(candidate) => Event { notes: found.notes, ..event(request, Unit::Count, vec![candidate]) },
     }
 }
@@ -436,7 +436,7 @@ fn or_by_zones(mut found: Event, domain: Option<EnergyDomain>, machine: &Machine
 fn by_zones(domain: EnergyDomain, request: &EventRequest, machine: &Machine) -> Event {
     match energy::candidate(domain, machine) {
         Some(candidate) => event(request, energy::unit(), vec![candidate]),
-        None => Event { unit: energy::unit(), ..unsupported(request, energy::missing(domain)) },
+        None => Event { unit: energy::unit(), ..unsupported(request, LackReason::NoEnergy(domain)) },
     }
 }
 
@@ -471,7 +471,7 @@ fn vendors_event(
     let in_sysfs = |term: &Term| {
         pmus.iter().any(|p| p.formats.contains_key(&term.name) || p.events.contains_key(&term.name))
     };
-    let is_name = |term: &&Term| term.value.is_none() && !select::is_flag(&term.name) && !in_sysfs(term);
+    let is_name = |term: &&Term| term.value.is_none() && !terms::is_flag(&term.name) && !in_sysfs(term);
     let Some(name) = terms.iter().find(is_name) else { return Ok(None) };
     let is_meant =
         |core: &&CoreTables<'_>| core.pmu.is_some_and(|pmu| pmus.iter().any(|p| p.name == pmu.name));
@@ -481,9 +481,8 @@ fn vendors_event(
     match host_event::find(&wanted, &cores, wanted_modes(request))? {
         Some(found) => Ok(Some(of_tables(found, request))),
         None if host_event::find(&wanted, &host.cores, wanted_modes(request))?.is_some() => {
-            let names: Vec<&str> = cores.iter().map(|core| core.id).collect();
-            let reason =
-                format!("{} has no event {}; another core type has it", names.join(" and "), name.name);
+            let cores = cores.iter().map(|core| core.id.to_owned()).collect();
+            let reason = LackReason::OtherCoreType { cores, event: name.name.clone() };
             Ok(Some(unsupported(request, reason)))
         }
         None => Ok(None),
@@ -498,9 +497,8 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
         Some(CorePmuName::Apple) | None => false,
     };
     if is_core && !has_core_pmu(machine) {
-        let other = of_software(terms, request, machine);
-        let reason = format!("the kernel has no PMU named {name} here{}", other.unwrap_or_default());
-        return Ok(unsupported(request, reason));
+        let software = of_software(terms, request, machine);
+        return Ok(unsupported(request, LackReason::NoPmu { pmu: name.to_owned(), software }));
     }
     let names = machine.pmus.iter().map(|pmu| pmu.name.as_str());
     let near = suggest::nearest(name, names.clone());
@@ -513,7 +511,11 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
 }
 
 /// The software PMU's event for these terms of a core PMU, and the reason where it does not work here.
-fn of_software(terms: &[Term], request: &EventRequest, machine: &Machine) -> Option<String> {
+fn of_software(
+    terms: &[Term],
+    request: &EventRequest,
+    machine: &Machine,
+) -> Option<(String, std::result::Result<(), String>)> {
     let [Term { name, value: None }] = terms else { return None };
     let hardware = HARDWARE.iter().find(|hardware| named(hardware.names, name))?;
     soft::find(hardware.names)?;
@@ -522,12 +524,7 @@ fn of_software(terms: &[Term], request: &EventRequest, machine: &Machine) -> Opt
     }
     match machine.ladder.state(Rung::Soft)?.works {
         Works::NotHere | Works::NotBuilt => None,
-        _ => Some(match soft::available(machine) {
-            Ok(()) => format!("; the software PMU counts -e {name}"),
-            Err(reason) => {
-                format!("; the software PMU, which counts -e {name}, does not work here: {reason}")
-            }
-        }),
+        _ => Some((name.clone(), soft::available(machine))),
     }
 }
 
@@ -583,7 +580,7 @@ fn software_event(software: &SoftwareEvent, request: &EventRequest) -> Event {
         .collect();
     match request.modifiers.modes {
         Some(modes) if software.kernel_only && !modes.kernel => {
-            unsupported(request, format!("{} happens in the kernel: it has no user-mode count", request.text))
+            unsupported(request, LackReason::KernelOnly { event: request.text.clone() })
         }
         _ => {
             let mut found = event(request, software.unit(), candidates);

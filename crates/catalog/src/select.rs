@@ -1,16 +1,17 @@
 //! From the text of an event to its code on one CPU of the catalogue.
 
 use cyclometer_arch::{Chip, ChipCounters, Coded, EncodeError, decode_words, perf_words};
-use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
+use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::{EventRequest, Selector, Term};
 use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
 
 use crate::generic::{CacheEvent, HARDWARE, named};
+use crate::meaning::{self, FoundEntry, NameMeaning, entry};
 use crate::pmu_names::{check_pmu, check_prefix};
-use crate::portable::{self, PortableEvents};
 use crate::table::{Cpu, Entry, Generic};
-use crate::{libpfm, pmu_names, suggest};
+use crate::terms::{self, apply, is_flag, kind};
+use crate::{libpfm, portable};
 
 /// A requested event on one CPU.
 #[derive(Clone, Debug)]
@@ -63,85 +64,56 @@ pub fn select<'a>(cpu: Cpu<'a>, request: &EventRequest) -> Result<Vec<Selected<'
     }
 }
 
-/// The entry for a name on a CPU: its own spelling, libpfm4's with colons and the PMU before it, or perf's of
-/// an offcore response.
-pub(crate) fn entry<'a>(cpu: &Cpu<'a>, name: &str) -> Option<Entry<'a>> {
-    let name = name.split_once("::").map_or(name, |(_, event)| event);
-    cpu.event(name)
-        .or_else(|| cpu.event(&name.replace(':', ".")))
-        .or_else(|| cpu.event(&name.replace(':', "_")))
-        .or_else(|| cpu.event(&offcore_response(name)?))
-}
-
-/// The vendor's spelling on Cascade Lake, `OFFCORE_RESPONSE:request=A:response=B.C`, of perf's
-/// `OFFCORE_RESPONSE.A.B.C`. No grammar of events accepts the vendor's spelling.
-fn offcore_response(name: &str) -> Option<String> {
-    let mut parts = name.splitn(3, '.');
-    let (event, request, response) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_one = event.eq_ignore_ascii_case("OFFCORE_RESPONSE");
-    is_one.then(|| format!("{event}:request={request}:response={response}"))
-}
-
 /// Whether a CPU may know a name at all. Otherwise [`select`] would search for near names, which is slow.
 pub(crate) fn may_know(cpu: &Cpu<'_>, name: &str) -> bool {
     entry(cpu, name).is_some() || generic(cpu, name).is_some() || portable::find(name).is_some()
 }
 
 fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Result<Vec<Selected<'a>>> {
-    let latency =
-        || attributes.iter().any(|term| term.name == "ldlat").then(|| entry(&cpu, &format!("{name}_GT_4")));
-    if let Some(entry) = entry(&cpu, name).or_else(|| latency().flatten()) {
-        return of_entry(&cpu, entry, attributes, text).map(|selected| vec![selected]);
+    let meaning = NameMeaning::of(name, attributes, &[cpu]);
+    if let NameMeaning::Event(found) = meaning {
+        return of_entry(&cpu, found.entry, attributes, text).map(|selected| vec![selected]);
     }
     if let Some(generic) = generic(&cpu, name) {
         refuse_attributes(attributes, text)?;
-        let words = ConfigWords { config: generic.config, config1: generic.config1, config2: 0 };
-        let coded = code_of(&cpu, &words);
-        // The kernel passes a number to the firmware that is not a code of the core.
-        let found = (cpu.family() != Family::RiscV).then(|| entries_of(&cpu, &coded));
-        let entry = found.into_iter().flatten().next();
-        let mut coded = entry.map_or(coded, |entry| of(&entry));
-        let fixed = fixed_for(&cpu, &words);
-        let named = coded.counters.map(|counters| counters.or(fixed));
-        coded.counters = named.or((!fixed.is_empty()).then_some(fixed));
-        let notes = entry.map(|entry| format!("the kernel counts {}", entry.name())).into_iter().collect();
-        return Ok(vec![Selected {
-            name: generic.name.clone(),
-            entry,
-            coded,
-            generic: Some(generic),
-            notes,
-        }]);
+        return Ok(vec![of_generic(cpu, generic)]);
     }
-    match portable::find(name).map(|portable| portable.on_cpu(&cpu)) {
-        Some(PortableEvents::Event { names, note }) => {
-            let one = |vendor: &&'static str| {
-                let entry = cpu.event(vendor).ok_or_else(|| unknown(&cpu, vendor))?;
-                let mut selected = of_entry(&cpu, entry, attributes, text)?;
+    match meaning {
+        NameMeaning::Event(_) | NameMeaning::Unknown => Err(meaning::unknown(&cpu, name)),
+        NameMeaning::Portable { summands, note } => {
+            let one = |found: &FoundEntry<'a>| {
+                let mut selected = of_entry(&cpu, found.entry, attributes, text)?;
                 selected.notes.extend(note.map(str::to_owned));
                 Ok(selected)
             };
-            names.iter().map(one).collect()
+            summands.iter().map(one).collect()
         }
-        Some(PortableEvents::None { reason, nearest }) => {
+        NameMeaning::NoCounterpart { reason, nearest } => {
             Err(Error::new(ErrorKind::EventUnsupported, format!("{} has no {name}: {reason}", cpu.id()))
                 .with_recovery(Recovery::OfferNearest {
                     names: nearest.iter().map(|name| (*name).to_owned()).collect(),
                 }))
         }
-        None => Err(unknown(&cpu, name)),
     }
 }
 
-pub(crate) fn of(entry: &Entry<'_>) -> Coded {
-    Coded { code: entry.code(), config: entry.config(), counters: entry.counters() }
+/// A generic event of the kernel, with the vendor's event that the kernel counts for it.
+fn of_generic(cpu: Cpu<'_>, generic: Generic) -> Selected<'_> {
+    let words = ConfigWords { config: generic.config, config1: generic.config1, config2: 0 };
+    let coded = code_of(&cpu, &words);
+    // The kernel passes a number to the firmware that is not a code of the core.
+    let found = (cpu.family() != Family::RiscV).then(|| entries_of(&cpu, &coded));
+    let entry = found.into_iter().flatten().next();
+    let mut coded = entry.map_or(coded, |entry| terms::coded(&entry));
+    let fixed = fixed_for(&cpu, &words);
+    let named = coded.counters.map(|counters| counters.or(fixed));
+    coded.counters = named.or((!fixed.is_empty()).then_some(fixed));
+    let notes = entry.map(|entry| format!("the kernel counts {}", entry.name())).into_iter().collect();
+    Selected { name: generic.name.clone(), entry, coded, generic: Some(generic), notes }
 }
 
 fn of_entry<'a>(cpu: &Cpu<'a>, entry: Entry<'a>, attributes: &[Term], text: &str) -> Result<Selected<'a>> {
-    let mut coded = of(&entry);
-    for attribute in attributes {
-        apply(cpu, &mut coded, attribute, text)?;
-    }
+    let coded = FoundEntry { cpu: *cpu, entry }.refined(attributes, text)?;
     if !attributes.is_empty() {
         check_refinement(cpu, &coded, text)?;
     }
@@ -318,127 +290,8 @@ fn check_refinement(cpu: &Cpu<'_>, coded: &Coded, text: &str) -> Result<()> {
     )))
 }
 
-/// The class of a register; equal classes are interchangeable.
-fn kind(register: ExtraRegisterKind) -> u8 {
-    match register {
-        ExtraRegisterKind::LoadLatency => 1,
-        ExtraRegisterKind::Frontend => 2,
-        ExtraRegisterKind::SnoopResponse0 | ExtraRegisterKind::SnoopResponse1 => 3,
-        _ => 0,
-    }
-}
-
 fn is_offcore(select: u16) -> bool {
     matches!(select, 0xb7 | 0xbb | 0x2a | 0x2b)
-}
-
-const FLAGS: [&str; 4] = ["inv", "edge", "any", "eq"];
-
-pub(crate) fn is_flag(name: &str) -> bool {
-    FLAGS.contains(&name)
-}
-
-/// Whether [`apply`] knows a term.
-pub(crate) fn is_attribute(name: &str) -> bool {
-    const VALUES: [&str; 8] =
-        ["event", "umask", "umask2", "cmask", "ldlat", "frontend", "offcore_rsp", "snoop_rsp"];
-    is_flag(name) || VALUES.contains(&name)
-}
-
-/// Changes a code by one of perf's terms.
-pub(crate) fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -> Result<()> {
-    let value = term.value.unwrap_or(1);
-    let code = &mut coded.code;
-    let byte = || u8::try_from(value).map_err(|_| too_large(&term.name, value, 0xff, text));
-    match term.name.as_str() {
-        "event" => {
-            code.select =
-                u16::try_from(value).map_err(|_| too_large(&term.name, value, u16::MAX.into(), text))?;
-        }
-        // Beyond eight bits the second unit mask follows, as in perf's format.
-        "umask" => {
-            let both = u16::try_from(value).map_err(|_| too_large("umask", value, 0xffff, text))?;
-            (code.umask, code.umask2) = (both as u8, (both >> 8) as u8);
-        }
-        "umask2" => code.umask2 = byte()?,
-        "cmask" => code.cmask = byte()?,
-        "inv" => code.inv = flag(term, value, text)?,
-        "edge" => code.edge = flag(term, value, text)?,
-        "any" => code.any = flag(term, value, text)?,
-        "eq" => code.eq = flag(term, value, text)?,
-        "ldlat" => refine(code, ExtraRegisterKind::LoadLatency, value, text)?,
-        "frontend" => refine(code, ExtraRegisterKind::Frontend, value, text)?,
-        "offcore_rsp" => refine(code, offcore(code), value, text)?,
-        "snoop_rsp" => refine(code, ExtraRegisterKind::SnoopResponse0, value, text)?,
-        _ => return Err(no_attribute(cpu, &term.name, text)),
-    }
-    if is_flag(&term.name) || matches!(term.name.as_str(), "cmask" | "event" | "umask" | "umask2") {
-        // A fixed counter supports none of this.
-        coded.counters = coded.general_alone();
-    }
-    Ok(())
-}
-
-/// Sets a code's extra register; perf has one word for all of them.
-fn refine(code: &mut EventCode, register: ExtraRegisterKind, value: u64, text: &str) -> Result<()> {
-    if let Some(other) = code.extra.filter(|other| kind(other.register) != kind(register)) {
-        let message = format!("{text} is refined by {} already", other.register.name());
-        return Err(Error::new(ErrorKind::InvalidInput, message)
-            .with_recovery(Recovery::fix("an event takes one of ldlat, frontend, offcore_rsp, snoop_rsp")));
-    }
-    code.extra = Some(ExtraRegister { register, value });
-    Ok(())
-}
-
-/// The offcore response register of a code.
-///
-/// # Source
-///
-/// Linux `arch/x86/events/intel/core.c`: event 0xBB, or 0x2B from Sapphire Rapids on, is refined by
-/// MSR_OFFCORE_RSP_1.
-fn offcore(code: &EventCode) -> ExtraRegisterKind {
-    match (code.extra, code.select) {
-        (Some(known), _) => known.register,
-        (None, 0xbb | 0x2b) => ExtraRegisterKind::OffcoreResponse1,
-        (None, _) => ExtraRegisterKind::OffcoreResponse0,
-    }
-}
-
-fn flag(term: &Term, value: u64, text: &str) -> Result<bool> {
-    match value {
-        0 | 1 => Ok(value == 1),
-        _ => Err(too_large(&term.name, value, 1, text)),
-    }
-}
-
-fn too_large(field: &str, value: u64, greatest: u64, text: &str) -> Error {
-    Error::new(
-        ErrorKind::InvalidInput,
-        format!("'{field}' of {text} is {value:#x}, more than its field holds"),
-    )
-    .with_recovery(Recovery::fix(format!("the greatest value is {greatest:#x}")))
-}
-
-fn no_attribute(cpu: &Cpu<'_>, name: &str, text: &str) -> Error {
-    let known: &[&str] = match cpu.family() {
-        Family::Intel => &[
-            "event",
-            "umask",
-            "cmask",
-            "inv",
-            "edge",
-            "any",
-            "eq",
-            "ldlat",
-            "frontend",
-            "offcore_rsp",
-            "snoop_rsp",
-        ],
-        Family::Amd => &["event", "umask", "cmask", "inv", "edge"],
-        Family::Arm | Family::RiscV | Family::Apple => &["event"],
-    };
-    Error::new(ErrorKind::InvalidInput, format!("an event has no field '{name}' (in {text})"))
-        .with_recovery(Recovery::fix(format!("fields on {}: {}", cpu.id(), known.join(", "))))
 }
 
 fn refuse_attributes(attributes: &[Term], text: &str) -> Result<()> {
@@ -450,57 +303,6 @@ fn refuse_attributes(attributes: &[Term], text: &str) -> Result<()> {
         )
         .with_recovery(Recovery::fix("name the vendor's event"))),
     }
-}
-
-/// The error for a name that a CPU does not have: a unit mask is missing, other CPUs have it, or the nearest
-/// names.
-pub(crate) fn unknown(cpu: &Cpu<'_>, name: &str) -> Error {
-    if name.contains('=') {
-        let message = format!("'{}' is a field without an event", suggest::shown(name));
-        return Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(
-            "write it behind its event, as in cpu/event=0xc5,umask=1/ or EVENT:cmask=1",
-        ));
-    }
-    let event = name.split_once("::").map_or(name, |(_, event)| event);
-    if let Some(vendors) = pmu_names::vendors_name(cpu, event) {
-        let message = format!("'{}' is libpfm4's name of an event of {}", suggest::shown(name), cpu.id());
-        return Error::new(ErrorKind::UnknownEvent, message)
-            .with_recovery(Recovery::fix(format!("write the vendor's name: {vendors}")));
-    }
-    let parts = parts_of(cpu, event);
-    if !parts.is_empty() {
-        let message =
-            format!("'{}' alone is ambiguous on {}: it has unit masks", suggest::shown(name), cpu.id());
-        return Error::new(ErrorKind::UnknownEvent, message)
-            .with_recovery(Recovery::OfferNearest { names: parts });
-    }
-    let mut names: Vec<&str> = cpu.events().map(|entry| entry.name()).collect();
-    for name in portable::names() {
-        names.push(name);
-    }
-    let near = suggest::nearest(&event.replace(':', "."), names.into_iter());
-    let message = format!("{} has no event named '{}'", cpu.id(), suggest::shown(name));
-    let recovery = match near.is_empty() {
-        false => Recovery::OfferNearest { names: near },
-        true => Recovery::fix(format!("`cyclometer list --cpu {}` shows its events", cpu.id())),
-    };
-    Error::new(ErrorKind::UnknownEvent, message).with_recovery(recovery)
-}
-
-/// The first events whose names begin with this one and a separator.
-pub(crate) fn parts_of(cpu: &Cpu<'_>, name: &str) -> Vec<String> {
-    const OFFERED: usize = 5;
-    let begins = |own: &str| {
-        let head = own.as_bytes().get(..name.len());
-        head.is_some_and(|head| head.eq_ignore_ascii_case(name.as_bytes()))
-            && own.as_bytes().get(name.len()) == Some(&b'.')
-    };
-    cpu.events()
-        .map(|entry| entry.name())
-        .filter(|own| begins(own))
-        .take(OFFERED)
-        .map(str::to_owned)
-        .collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use cyclometer_toolkit::core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer_toolkit::core::{Count, Interval};
+use cyclometer_toolkit::core::{Count, Interval, NoInterval};
 use cyclometer_toolkit::recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordingFooter, RecordingHeader, RecordingWriter,
 };
@@ -52,7 +52,7 @@ fn row(thread: WindowThread, number: u64) -> WindowRow {
 
 /// Rows of two threads, with flags, lost rows, missing counts, and one of no window.
 fn rows() -> Vec<WindowRow> {
-    let lost = |reason: &str| Count::Lost { reason: reason.to_owned() };
+    let lost = |reason: &str| Count::Lost { reason: reason.into() };
     let scaled = |interval| Count::Scaled {
         raw: 50,
         estimate: 200,
@@ -63,8 +63,8 @@ fn rows() -> Vec<WindowRow> {
     let estimated = vec![
         Count::Exact(1003),
         scaled(Interval::Known { half_width: 9, concentrated: false }),
-        scaled(Interval::Unknown { reason: "too few slices".to_owned() }),
-        Count::NotSupported { reason: "no such zone, \"here\"".to_owned() },
+        scaled(Interval::Unknown { reason: NoInterval::Reported("too few slices".to_owned()) }),
+        Count::NotSupported { reason: "no such zone, \"here\"".into() },
     ];
     vec![
         row(MAIN, 1),
@@ -291,7 +291,7 @@ fn written(rows: &[WindowRow]) -> Vec<u8> {
 
 /// A row with two partial counts, the leader's among them, and an exact one of a thread that was throttled.
 fn rows_without_exact_counts() -> Vec<WindowRow> {
-    let partial = |raw| Count::Partial { raw, part: "cpu_core only".to_owned() };
+    let partial = |raw| Count::Partial { raw, part: "cpu_core only".into() };
     let counts = vec![partial(900), Count::Exact(1), partial(2), Count::Exact(3)];
     let flags = WindowFlags { throttled: true, ..row(MAIN, 2).flags };
     vec![WindowRow { counts, ..row(MAIN, 1) }, WindowRow { flags, ..row(MAIN, 2) }]

@@ -133,7 +133,7 @@ fn known() -> Recorded {
     rows[600].flags.throttled = true;
     rows[601].flags.lost_before = 3;
     for row in &mut rows[380..420] {
-        row.counts[2] = Count::NotCounted { reason: "the counter was in use by others".to_owned() };
+        row.counts[2] = Count::NotCounted { reason: "the counter was in use by others".into() };
     }
     Recorded::new(&hardware(), &rows)
 }
@@ -328,7 +328,7 @@ fn no_rows_and_one_row_are_shown_as_what_they_are() {
 
 #[test]
 fn a_window_without_any_count_is_a_gap_and_a_recording_of_such_has_no_curve() {
-    let lost = |_| Count::Lost { reason: "the counter was taken".to_owned() };
+    let lost = |_| Count::Lost { reason: "the counter was taken".into() };
     let rows: Vec<WindowRow> =
         (1..=30).map(|n| row(MAIN, (0..4).map(lost).collect(), n * 1000, 1000)).collect();
     let recorded = Recorded::new(&hardware(), &rows);

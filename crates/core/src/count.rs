@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+pub use crate::reason::CONFIDENCE;
+use crate::reason::{MissingReason, NoInterval, ObservedTime, PartReason};
+pub use crate::scope::Scope;
+
 /// A value, or the reason why there is none.
 ///
 /// Never a silent zero: a counter that did not count is not [`Count::Exact`] of 0.
@@ -30,23 +34,23 @@ pub enum Count {
     Partial {
         /// The count of that part.
         raw: u64,
-        /// The part that was counted, in words (`cpu_core only`, `whole package`).
-        part: String,
+        /// The part that was counted (`on cpu_core only`, `whole package`).
+        part: PartReason,
     },
     /// No count was taken, although the event can be counted on this machine.
     NotCounted {
         /// The reason.
-        reason: String,
+        reason: MissingReason,
     },
     /// This machine, kernel or source cannot count the event.
     NotSupported {
         /// The reason, and the remedy.
-        reason: String,
+        reason: MissingReason,
     },
     /// Counting began, but the count was lost before it could be read.
     Lost {
         /// The event that caused the loss.
-        reason: String,
+        reason: MissingReason,
     },
 }
 
@@ -66,12 +70,9 @@ pub enum Interval {
     /// The error of the estimate is unknown.
     Unknown {
         /// The reason.
-        reason: String,
+        reason: NoInterval,
     },
 }
-
-/// Share of the cases, 0 to 1, in which the true count is within an [`Interval`].
-pub const CONFIDENCE: f64 = 0.95;
 
 impl Count {
     /// The best value available, or `None` when nothing was counted.
@@ -107,21 +108,48 @@ impl Count {
         }
     }
 
-    fn observed(&self) -> String {
-        match self.observed_share().unwrap_or(0.0) {
-            share if share < 0.01 => format!("observed {:.2} % of the time", 100.0 * share),
-            share => format!("observed {:.0} % of the time", 100.0 * share),
+    /// The part of the time in which an estimate was counted; `None` for other counts.
+    pub fn observed_time(&self) -> Option<ObservedTime> {
+        let Count::Scaled { time_enabled_ns, time_running_ns, interval, .. } = self else { return None };
+        Some(ObservedTime {
+            time_enabled_ns: *time_enabled_ns,
+            time_running_ns: *time_running_ns,
+            concentrated: matches!(interval, Interval::Known { concentrated: true, .. }),
+            half_width: None,
+        })
+    }
+
+    /// The part that was counted, if the count is not exact, with the interval of an estimate. It is for a
+    /// count of which this one is a part. `None` for an exact count, and without a number.
+    pub fn part(&self) -> Option<PartReason> {
+        match self {
+            Count::Scaled { interval, .. } => {
+                let observed = self.observed_time()?;
+                Some(PartReason::Observed(ObservedTime { half_width: interval.half_width(), ..observed }))
+            }
+            Count::Partial { part, .. } => Some(part.clone()),
+            _ => None,
         }
     }
 
-    /// The reason why the count is not exact; `None` when it is.
+    /// The reason why there is no number; `None` when there is one.
+    pub fn missing(&self) -> Option<&MissingReason> {
+        match self {
+            Count::NotCounted { reason } | Count::NotSupported { reason } | Count::Lost { reason } => {
+                Some(reason)
+            }
+            _ => None,
+        }
+    }
+
+    /// The reason why the count is not exact, in words; `None` when it is.
     pub fn reason(&self) -> Option<String> {
         match self {
             Count::Exact(_) => None,
-            Count::Scaled { interval, .. } => Some(self.observed() + interval.warning()),
-            Count::Partial { part, .. } => Some(part.clone()),
+            Count::Scaled { .. } => self.observed_time().map(|observed| observed.to_string()),
+            Count::Partial { part, .. } => Some(part.to_string()),
             Count::NotCounted { reason } | Count::NotSupported { reason } | Count::Lost { reason } => {
-                Some(reason.clone())
+                Some(reason.to_string())
             }
         }
     }
@@ -133,15 +161,6 @@ impl Interval {
         match self {
             Interval::Known { half_width, .. } => Some(*half_width),
             Interval::Unknown { .. } => None,
-        }
-    }
-
-    fn warning(&self) -> &'static str {
-        match self {
-            Interval::Known { concentrated: true, .. } => {
-                "; most of it in few moments: the interval may be too narrow"
-            }
-            _ => "",
         }
     }
 }
@@ -252,50 +271,6 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// The scope of a value, from narrow to wide.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[non_exhaustive]
-pub enum Scope {
-    /// One thread.
-    Thread,
-    /// One process with all its threads.
-    Process,
-    /// A process and the descendants it created while it was counted.
-    Tree,
-    /// The processes of a control group.
-    Cgroup,
-    /// Everything on the chosen CPUs.
-    Cpus,
-    /// A whole CPU package.
-    Package,
-    /// A whole device, as a GPU.
-    Device,
-    /// The whole machine.
-    System,
-}
-
-impl Scope {
-    /// The word used in every output format.
-    pub fn word(self) -> &'static str {
-        match self {
-            Scope::Thread => "thread",
-            Scope::Process => "process",
-            Scope::Tree => "tree",
-            Scope::Cgroup => "cgroup",
-            Scope::Cpus => "cpus",
-            Scope::Package => "package",
-            Scope::Device => "device",
-            Scope::System => "system",
-        }
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,16 +280,16 @@ mod tests {
     }
 
     fn unknown() -> Interval {
-        Interval::Unknown { reason: "no slices".to_owned() }
+        Interval::Unknown { reason: NoInterval::NoTime }
     }
 
     #[test]
     fn only_counted_states_have_a_value() {
-        let reason = || "r".to_owned();
+        let reason = || MissingReason::NoValue;
         let cases = [
             (Count::Exact(0), Some(0)),
             (scaled(250, unknown()), Some(4)),
-            (Count::Partial { raw: 3, part: reason() }, Some(3)),
+            (Count::Partial { raw: 3, part: PartReason::Sampled }, Some(3)),
             (Count::NotCounted { reason: reason() }, None),
             (Count::NotSupported { reason: reason() }, None),
             (Count::Lost { reason: reason() }, None),

@@ -10,6 +10,7 @@ use crate::gpu::GpuPart;
 use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
 use crate::pmu::{ConfigWords, PmuSet};
+use crate::reason::{LackReason, PartReason};
 
 /// The encoding of an event for a programmable counter, in the vendor's fields.
 ///
@@ -195,9 +196,9 @@ pub struct Event {
     /// Candidates, best first; empty when this machine cannot count the event.
     pub candidates: Vec<Candidate>,
     /// The reason why there is no candidate; `None` when there is one.
-    pub unsupported: Option<String>,
+    pub unsupported: Option<LackReason>,
     /// Available sources that cannot count the event, each with the reason.
-    pub lacking: Vec<(Rung, String)>,
+    pub lacking: Vec<(Rung, LackReason)>,
     /// Remarks for readers of the value (`last-level cache on Intel, L2 on AMD`).
     pub notes: Vec<String>,
 }
@@ -244,7 +245,7 @@ pub struct Candidate {
     pub never_zero: bool,
     /// Why a count may be too small although the source claims the whole time; its counts are then partial.
     /// `None` when they can be trusted.
-    pub uncertain: Option<String>,
+    pub uncertain: Option<PartReason>,
     /// One part for each core PMU, or one for each summand there if the event is a sum. Other sources have a
     /// single part.
     pub parts: Vec<Part>,

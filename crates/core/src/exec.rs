@@ -15,6 +15,7 @@ use crate::cpuset::CpuSet;
 use crate::error::Result;
 use crate::event::Part;
 use crate::ladder::Rung;
+use crate::reason::{MissingReason, PartReason};
 pub use crate::refusal::{Refusal, RefusalKind};
 use crate::slot::{Slot, SlotId};
 use crate::window::{WindowSpec, Windowing};
@@ -593,8 +594,8 @@ pub struct CounterAt {
     pub at: At,
     /// How it is read.
     pub way: ReadWay,
-    /// A remark if its values omit, add or blur something.
-    pub partial: Option<String>,
+    /// The reason why its values omit, add or blur something, if they do.
+    pub partial: Option<PartReason>,
 }
 
 impl CounterAt {
@@ -663,9 +664,9 @@ pub struct Cell {
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
     /// Why the value must not be used, if so.
-    pub lost: Option<String>,
-    /// A remark if the value omits, adds or blurs something (`in steps of 10 ms`).
-    pub partial: Option<String>,
+    pub lost: Option<MissingReason>,
+    /// The reason why the value omits, adds or blurs something, if it does (`in steps of 10 ms`).
+    pub partial: Option<PartReason>,
 }
 
 impl Cell {

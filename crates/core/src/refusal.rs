@@ -1,6 +1,6 @@
 //! Refusals: why a source does not open what a plan wants. They are data for another plan, not errors.
 
-use crate::slot::SlotId;
+use crate::slot_id::SlotId;
 
 /// Why a source did not open the slots of the plan.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,10 +4,7 @@ use crate::counter::CounterId;
 use crate::event::Part;
 use crate::ladder::Rung;
 use crate::modes::Modes;
-
-/// The name of one slot; it is the index of the event in [`Plan::lines`](crate::plan::Plan::lines).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SlotId(pub usize);
+pub use crate::slot_id::SlotId;
 
 /// One event of a pass, with all that its source needs.
 #[derive(Clone, PartialEq, Debug)]

@@ -162,7 +162,9 @@ pub use cyclometer_toolkit::core::Count;
 
 /// The quality of values. Example: [`Count`].
 #[doc(inline)]
-pub use cyclometer_toolkit::core::{Interval, Modes, Provenance, Scope, SlotId, Unit, Verdict};
+pub use cyclometer_toolkit::core::{
+    Interval, MissingReason, Modes, NoInterval, PartReason, Provenance, Scope, SlotId, Unit, Verdict,
+};
 
 /// An error with its kind and its remedy.
 ///

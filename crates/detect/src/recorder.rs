@@ -1,4 +1,4 @@
-//! Writes down every fact that is asked for, in the format of [`RecordedFacts`].
+//! Records every requested fact, in the format of [`RecordedFacts`].
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -11,17 +11,17 @@ use crate::facts::{
 };
 use crate::recorded::RecordedFacts;
 
-/// A fact source that passes every question on to another one and remembers the answers.
+/// A fact source that passes every request on to another one, and records the answers.
 ///
-/// No host name is ever asked for; container ids, which contain one, are blanked, and of the own process's
-/// status only its rights are kept.
+/// A host name is never requested. Container ids, which contain one, are blanked. The rights of this
+/// process are all that is recorded of its status.
 pub struct FactRecorder<'a> {
     inner: &'a dyn FactSource,
     seen: RefCell<RecordedFacts>,
 }
 
 impl<'a> FactRecorder<'a> {
-    /// Records what is asked of `inner` from now on.
+    /// Records requests to `inner` from now on.
     pub fn new(inner: &'a dyn FactSource) -> FactRecorder<'a> {
         let mut seen = RecordedFacts::empty();
         seen.os = inner.os();
@@ -32,7 +32,7 @@ impl<'a> FactRecorder<'a> {
         FactRecorder { inner, seen: RefCell::new(seen) }
     }
 
-    /// The questions and answers so far; `note` begins with `recorded:` or `synthetic:`.
+    /// The requests and answers so far; `note` begins with `recorded:` or `synthetic:`.
     pub fn to_text(&self, note: &str) -> String {
         let mut text = format!("note {}\n", escape(note));
         write_facts(&self.seen.borrow(), &mut text);
@@ -130,7 +130,8 @@ impl FactSource for FactRecorder<'_> {
     }
 }
 
-/// The content as it may be kept: without what changes from run to run or tells more than detection asks.
+/// The content to record: without values that change from run to run, and without facts that detection does
+/// not use.
 fn recordable(path: &str, content: &str) -> String {
     match path {
         "/proc/1/cgroup" => without_container_ids(content),
@@ -143,13 +144,13 @@ fn recordable(path: &str, content: &str) -> String {
     }
 }
 
-/// The names that may be kept: of device files, those of GPUs alone.
+/// The names to record: of device files, those of GPUs alone.
 fn recordable_names(dir: &str, names: &[String]) -> Vec<String> {
     let is_kept = |name: &&String| dir != "/dev" || name.starts_with("nvidia") || *name == "dxg";
     names.iter().filter(is_kept).cloned().collect()
 }
 
-/// The lines of `/proc/self/status` that are kept.
+/// The lines of `/proc/self/status` that are recorded.
 const KEPT_STATUS: [&str; 4] = ["CapEff:", "NSpid:", "Seccomp:", "TracerPid:"];
 
 /// Length of the header of an ACPI table, in bytes; the table may follow, but is of no use.

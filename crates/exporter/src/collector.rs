@@ -14,7 +14,7 @@ use crate::budget::{Budget, DropReason, TargetNeed};
 use crate::cgroups::{self, CgroupPatterns, FoundCgroup};
 use crate::config::ExporterConfig;
 use crate::counters::{EventsOf, OpenTarget, TargetCounters};
-use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample};
+use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample, TargetKind};
 use crate::labels;
 use crate::own_cost::OwnCost;
 use crate::processes::{self, FoundProcess};
@@ -30,6 +30,16 @@ enum FleetTarget {
     Machine,
     Process(FoundProcess),
     Cgroup(FoundCgroup),
+}
+
+impl FleetTarget {
+    fn kind(&self) -> TargetKind {
+        match self {
+            FleetTarget::Machine => TargetKind::Machine,
+            FleetTarget::Process(_) => TargetKind::Process,
+            FleetTarget::Cgroup(_) => TargetKind::Cgroup,
+        }
+    }
 }
 
 /// A target whose counters are open.
@@ -228,7 +238,7 @@ impl<O: OpenTarget> Collector<O> {
 
     fn labels(&self, target: &FleetTarget) -> LabelSet {
         match target {
-            FleetTarget::Machine => vec![("target", "machine".to_owned())],
+            FleetTarget::Machine => vec![TargetKind::Machine.label()],
             FleetTarget::Process(process) => {
                 let mut labels = self.rule_labels(process.rule);
                 labels.push(("pid", process.pid.to_string()));
@@ -240,7 +250,7 @@ impl<O: OpenTarget> Collector<O> {
 
     fn rule_labels(&self, rule: usize) -> LabelSet {
         let name = self.config.processes.get(rule).map(|rule| rule.name.clone());
-        vec![("target", "process".to_owned()), ("process", name.unwrap_or_default())]
+        vec![TargetKind::Process.label(), ("process", name.unwrap_or_default())]
     }
 
     fn end(&mut self, target: &FleetTarget) {
@@ -258,9 +268,9 @@ impl<O: OpenTarget> Collector<O> {
             self.counted.keys().filter(|target| !self.is_still_there(target)).cloned().collect();
         gone.iter().for_each(|target| self.end(target));
         let mut families = EventFamilies::default();
-        for counted in self.counted.values_mut() {
+        for (target, counted) in &mut self.counted {
             let values: Vec<StandingValue> = counted.counters.read();
-            families.add(&counted.labels, values);
+            families.add(target.kind(), &counted.labels, values);
         }
         self.reads += 1;
         let mut families: Vec<MetricFamily> =
@@ -377,9 +387,9 @@ impl<O: OpenTarget> Collector<O> {
     fn targets(&self) -> MetricFamily {
         let help = "Targets whose counters are open.";
         let mut family = MetricFamily::new("cyclometer_exporter_targets", FamilyKind::Gauge, None, help);
-        for kind in KINDS {
-            let number = self.counted.keys().filter(|target| kind_of(target) == kind).count();
-            family.push(vec![("target", Cow::Borrowed(kind))], number as f64);
+        for kind in TargetKind::ALL {
+            let number = self.counted.keys().filter(|target| target.kind() == kind).count();
+            family.push(vec![("target", Cow::Borrowed(kind.word()))], number as f64);
         }
         family
     }
@@ -421,7 +431,7 @@ impl<O: OpenTarget> Collector<O> {
         let mut family = MetricFamily::new("cyclometer_process_state", FamilyKind::Gauge, None, help);
         let missing =
             self.missing.iter().map(|(rule, why)| (self.rule_labels(*rule), "not_found", why.clone()));
-        let dropped = self.dropped.iter().filter(|(target, _)| kind_of(target) == KINDS[1]);
+        let dropped = self.dropped.iter().filter(|(target, _)| target.kind() == TargetKind::Process);
         let dropped = dropped.map(|(target, reason)| {
             let error = self.drop_errors.get(reason).cloned();
             (self.labels(target), "dropped", error.unwrap_or_else(|| reason.word().to_owned()))
@@ -431,16 +441,6 @@ impl<O: OpenTarget> Collector<O> {
             family.samples.push(MetricSample { target: Arc::new(labels), own, value: 1.0 });
         }
         family
-    }
-}
-
-const KINDS: [&str; 3] = ["machine", "process", "cgroup"];
-
-fn kind_of(target: &FleetTarget) -> &'static str {
-    match target {
-        FleetTarget::Machine => KINDS[0],
-        FleetTarget::Process(_) => KINDS[1],
-        FleetTarget::Cgroup(_) => KINDS[2],
     }
 }
 

@@ -9,6 +9,36 @@ pub type LabelSet = Vec<(&'static str, String)>;
 /// The labels of a sample beside those of its target.
 pub type OwnLabels = Vec<(&'static str, Cow<'static, str>)>;
 
+/// The kind of a target.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TargetKind {
+    /// A control group.
+    Cgroup,
+    /// The machine.
+    Machine,
+    /// A configured process.
+    Process,
+}
+
+impl TargetKind {
+    /// Every kind, in the order of the families about targets.
+    pub const ALL: [TargetKind; 3] = [TargetKind::Machine, TargetKind::Process, TargetKind::Cgroup];
+
+    /// The value of the label `target`.
+    pub fn word(self) -> &'static str {
+        match self {
+            TargetKind::Cgroup => "cgroup",
+            TargetKind::Machine => "machine",
+            TargetKind::Process => "process",
+        }
+    }
+
+    /// The label `target`.
+    pub fn label(self) -> (&'static str, String) {
+        ("target", self.word().to_owned())
+    }
+}
+
 /// The kind of a family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FamilyKind {

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path};
 
-use crate::families::LabelSet;
+use crate::families::{LabelSet, TargetKind};
 
 /// The labels of a control group by its path below the root.
 pub fn of_cgroup(path: &Path) -> LabelSet {
@@ -23,7 +23,7 @@ pub fn of_cgroup(path: &Path) -> LabelSet {
             _ => None,
         })
         .collect();
-    let mut labels = vec![("target", "cgroup".to_owned()), ("cgroup", format!("/{}", parts.join("/")))];
+    let mut labels = vec![TargetKind::Cgroup.label(), ("cgroup", format!("/{}", parts.join("/")))];
     let last = parts.last().map(String::as_str).unwrap_or_default();
     let pod = parts.iter().rev().find_map(|part| pod_uid(part));
     match container(last) {

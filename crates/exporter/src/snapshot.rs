@@ -12,7 +12,7 @@ use cyclometer_toolkit::{Machine, StandingValue};
 
 use crate::answers::TextPlaces;
 use crate::exposition::{TextFormat, render};
-use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample, OwnLabels};
+use crate::families::{FamilyKind, LabelSet, MetricFamily, MetricSample, OwnLabels, TargetKind};
 
 /// Families of one moment; each text of them is made once.
 #[derive(Debug)]
@@ -57,11 +57,12 @@ pub struct EventFamilies {
     others: MetricFamily,
     peaks: MetricFamily,
     gauges: MetricFamily,
-    states: MetricFamily,
+    /// The states of events without a number, by the kind of their target.
+    states: BTreeMap<TargetKind, Vec<MetricSample>>,
     enabled: MetricFamily,
     running: MetricFamily,
     /// Number of targets of each kind.
-    targets: BTreeMap<String, usize>,
+    targets: BTreeMap<TargetKind, usize>,
 }
 
 /// The most series that one event of a target has: its value and two times.
@@ -100,12 +101,7 @@ impl Default for EventFamilies {
                 None,
                 "The mean of a sampled quantity since the last read, in the unit of the label.",
             ),
-            states: family(
-                "cyclometer_event_state",
-                Gauge,
-                None,
-                "An event without a number, and the reason.",
-            ),
+            states: BTreeMap::new(),
             enabled: family(
                 "cyclometer_counter_enabled_seconds",
                 Counter,
@@ -125,17 +121,17 @@ impl Default for EventFamilies {
 impl EventFamilies {
     /// Adds the values of a target. An event that is listed twice is added once: two samples with the same
     /// labels would spoil the whole scrape.
-    pub fn add(&mut self, target: &Arc<LabelSet>, values: Vec<StandingValue>) {
+    pub fn add(&mut self, kind: TargetKind, target: &Arc<LabelSet>, values: Vec<StandingValue>) {
         let mut names = BTreeSet::new();
         for value in values {
             if names.insert(value.name.clone()) {
-                self.add_value(target, value);
+                self.add_value(kind, target, value);
             }
         }
-        *self.targets.entry(kind_of(target).to_owned()).or_default() += 1;
+        *self.targets.entry(kind).or_default() += 1;
     }
 
-    fn add_value(&mut self, target: &Arc<LabelSet>, value: StandingValue) {
+    fn add_value(&mut self, kind: TargetKind, target: &Arc<LabelSet>, value: StandingValue) {
         let sample = |own, value| MetricSample { target: Arc::clone(target), own, value };
         let event = || ("event", Cow::Owned(value.name.clone()));
         if let Some(times) = value.times {
@@ -147,7 +143,7 @@ impl EventFamilies {
             let reason = value.latest.reason().unwrap_or_else(|| "no value was read".to_owned());
             let state = ("state", Cow::Borrowed(value.latest.verdict().word()));
             let own = vec![event(), state, ("reason", Cow::Owned(reason))];
-            return self.states.samples.push(sample(own, 1.0));
+            return self.states.entry(kind).or_default().push(sample(own, 1.0));
         };
         let mut own = vec![event(), ("verdict", Cow::Borrowed(verdict.word()))];
         own.extend(value.provenance.map(|provenance| ("provenance", Cow::Borrowed(provenance.word()))));
@@ -179,34 +175,33 @@ impl EventFamilies {
             others,
             peaks,
             gauges,
-            mut states,
+            states,
             enabled,
             running,
             targets,
         } = self;
-        states.samples = merged(states.samples, &targets);
-        vec![events, seconds, joules, others, peaks, gauges, states, enabled, running]
+        let help = "An event without a number, and the reason.";
+        let mut without = MetricFamily::new("cyclometer_event_state", FamilyKind::Gauge, None, help);
+        for (kind, samples) in states {
+            let targets = targets.get(&kind).copied().unwrap_or(0);
+            without.samples.extend(merged(samples, kind, targets));
+        }
+        vec![events, seconds, joules, others, peaks, gauges, without, enabled, running]
     }
 }
 
-/// The value of the label `target`.
-fn kind_of(target: &LabelSet) -> &str {
-    target.iter().find(|(name, _)| *name == "target").map_or("", |(_, kind)| kind)
-}
-
-/// States with one sample in place of those that all targets of a kind have: what no group of a machine
-/// can count is said once.
-fn merged(samples: Vec<MetricSample>, targets: &BTreeMap<String, usize>) -> Vec<MetricSample> {
-    let mut alike: BTreeMap<(String, OwnLabels), Vec<MetricSample>> = BTreeMap::new();
+/// The states of the targets of a kind, with one sample in place of those that all of them have: an event
+/// that no group of a machine can count has one state.
+fn merged(samples: Vec<MetricSample>, kind: TargetKind, targets: usize) -> Vec<MetricSample> {
+    let mut alike: BTreeMap<OwnLabels, Vec<MetricSample>> = BTreeMap::new();
     for sample in samples {
-        let key = (kind_of(&sample.target).to_owned(), sample.own.clone());
-        alike.entry(key).or_default().push(sample);
+        alike.entry(sample.own.clone()).or_default().push(sample);
     }
-    let of_all = |((kind, own), samples): (_, Vec<MetricSample>)| {
-        if samples.len() < 2 || Some(&samples.len()) != targets.get(&kind) {
+    let of_all = |(own, samples): (_, Vec<MetricSample>)| {
+        if samples.len() < 2 || samples.len() != targets {
             return samples;
         }
-        vec![MetricSample { target: Arc::new(vec![("target", kind)]), own, value: 1.0 }]
+        vec![MetricSample { target: Arc::new(vec![kind.label()]), own, value: 1.0 }]
     };
     alike.into_iter().flat_map(of_all).collect()
 }
@@ -271,7 +266,7 @@ mod tests {
 
     fn text(values: Vec<StandingValue>) -> String {
         let mut families = EventFamilies::default();
-        families.add(&Arc::new(vec![("cgroup", "/a".to_owned())]), values);
+        families.add(TargetKind::Cgroup, &Arc::new(vec![("cgroup", "/a".to_owned())]), values);
         render(&families.into_families(), TextFormat::Prometheus)
     }
 
@@ -311,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_has_a_state_and_no_sample() {
-        let reason = "no PMU".to_owned();
+        let reason = "no PMU".into();
         let text = text(vec![value("cycles", Count::NotSupported { reason }, 0, Unit::Count)]);
         let expected = "cyclometer_event_state{cgroup=\"/a\",event=\"cycles\",state=\"not_supported\",reason=\"no PMU\"} 1\n";
         assert!(text.ends_with(expected), "{text}");
@@ -321,12 +316,12 @@ mod tests {
     #[test]
     fn a_state_of_all_groups_is_one_sample_and_one_of_some_is_of_those() {
         let cycles =
-            |reason: &str| value("cycles", Count::NotCounted { reason: reason.to_owned() }, 0, Unit::Count);
+            |reason: &str| value("cycles", Count::NotCounted { reason: reason.into() }, 0, Unit::Count);
         let states = |reasons: [&str; 2]| {
             let mut families = EventFamilies::default();
             for (name, reason) in ["/a", "/b"].iter().zip(reasons) {
-                let labels = vec![("target", "cgroup".to_owned()), ("cgroup", (*name).to_owned())];
-                families.add(&Arc::new(labels), vec![cycles(reason)]);
+                let labels = vec![TargetKind::Cgroup.label(), ("cgroup", (*name).to_owned())];
+                families.add(TargetKind::Cgroup, &Arc::new(labels), vec![cycles(reason)]);
             }
             render(&families.into_families(), TextFormat::Prometheus)
         };

@@ -1,4 +1,4 @@
-//! Connections: how many there are at the same time, and for how long one may be silent.
+//! Connections: the most at the same time, and the time for which one may be silent.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -16,20 +16,20 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::scrapes::ScrapeCounts;
 
-/// For how long a client may send nothing while it is answered: longer than the longest `deadline_ms`.
+/// The time for which a client may send nothing during an answer: longer than the longest `deadline_ms`.
 const READ_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// For how long a client may take nothing of an answer.
+/// The time for which a client may read nothing of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Refused connections that stay open at the same time, so that the client can read the answer. The reserve
 /// of descriptors has room for them.
 const LINGERING: usize = 8;
 
-/// For how long a refused connection stays open.
+/// The time for which a refused connection stays open.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The answer to a connection that is one too many.
+/// The answer to a connection beyond the most.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
 Content-Length: 22\r\nContent-Type: text/plain\r\n\r\ntoo many connections.\n";
 
@@ -39,7 +39,7 @@ pub struct LimitedAcceptor {
     places: Arc<Semaphore>,
     lingering: Arc<Semaphore>,
     scrapes: Arc<ScrapeCounts>,
-    /// Whether a refusal is said in plain text, which a client of TLS could not read.
+    /// Whether a refusal is sent as plain text, which a client of TLS could not read.
     is_plain: bool,
 }
 
@@ -74,7 +74,7 @@ impl<S: Send + 'static> Accept<TcpStream, S> for LimitedAcceptor {
 }
 
 impl LimitedAcceptor {
-    /// Answers a connection that is one too many, if it can be answered, and closes it.
+    /// Answers a connection beyond the most, if that is possible, and closes it.
     async fn refuse(&self, mut stream: TcpStream) {
         self.scrapes.refuse();
         if !self.is_plain {
@@ -97,7 +97,7 @@ fn answer_busy_at_once(stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers, and reads what the client has sent: to close before that would reset the connection.
+/// Answers, and reads the request: an unread request would reset the connection when it is closed.
 async fn answer_busy(stream: &mut TcpStream) -> io::Result<()> {
     stream.write_all(BUSY).await?;
     stream.shutdown().await?;

@@ -88,7 +88,7 @@ impl TargetCounters for MadeUpCounters {
             scope: Scope::Cgroup,
             modes: None,
         };
-        let reason = "another user holds the PMU cpu (EBUSY)".to_owned();
+        let reason = "another user holds the PMU cpu (EBUSY)".into();
         let named_twice = || value("page-faults", Count::Exact(1));
         vec![named_twice(), value("cycles", Count::NotCounted { reason }), named_twice()]
     }

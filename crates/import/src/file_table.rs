@@ -1,4 +1,4 @@
-//! Each format's events as a table, with what the catalogue knows of the CPU.
+//! The events of each format as a table, with the facts of the CPU from the catalogue.
 
 use cyclometer_catalog::cpus;
 use cyclometer_catalog::table::{CpuTable, Header, TableEvent, text};
@@ -15,7 +15,7 @@ use crate::{amd, intel, kpep, words};
 
 const NO_EVENT: &str = "there is no event of a core in it";
 
-/// A file's name and what the user said of it.
+/// The name of a file, and the options of the user for it.
 #[derive(Clone, Copy)]
 pub(crate) struct FileDescription<'a> {
     /// The file's name.
@@ -25,7 +25,7 @@ pub(crate) struct FileDescription<'a> {
 }
 
 impl FileDescription<'_> {
-    /// The table in a file of that format, which was parsed already where it is JSON.
+    /// The table in a file of that format. JSON is parsed before.
     pub fn read(&self, format: FileFormat, bytes: &[u8], value: &Value) -> ImportResult<CpuTable> {
         let table = match format {
             FileFormat::Ours => self.ours(bytes),
@@ -45,7 +45,7 @@ impl FileDescription<'_> {
             "" => format!("{} ({format})", shown(self.name)),
             place => format!("{} ({format}), {place}", shown(self.name)),
         };
-        // Messages of a table's own reader hold parts of the file as they are.
+        // Messages of the reader of tables quote the file without escapes.
         ImportError { place, message: printable(&error.message, 500) }
     }
 
@@ -60,8 +60,8 @@ impl FileDescription<'_> {
         table
     }
 
-    /// The facts of the CPU that was named; else of `identity`, what the file says that it is; else what
-    /// `new` says.
+    /// The facts of the named CPU. Without a name they are those of `identity`, the CPU that the file names,
+    /// and otherwise those of `new`.
     fn header(&self, identity: &str, new: impl FnOnce() -> Header) -> Header {
         if let Some(cpu) = catalogued(self.cpu.unwrap_or(identity)) {
             return cpu;
@@ -127,7 +127,7 @@ impl FileDescription<'_> {
         }
     }
 
-    /// The family of the CPU that was named, or the one that the fields tell.
+    /// The family of the named CPU, or the one that the fields belong to.
     fn family(&self, value: &Value) -> ImportResult<Family> {
         if let Some(cpu) = self.cpu.and_then(catalogued) {
             return Ok(cpu.family);
@@ -225,7 +225,7 @@ fn chip_of(database: &str) -> &'static str {
     }
 }
 
-/// The facts of a CPU of the catalogue. Where they come from, and of when, is the file's matter.
+/// The facts of a CPU of the catalogue, without the source and the date, which are those of the file.
 fn catalogued(id: &str) -> Option<Header> {
     let cpu = cpus::tables().cpu(id)?;
     Some(Header {
@@ -314,7 +314,7 @@ pub(crate) fn shown(name: &str) -> String {
     printable(name, 200)
 }
 
-/// The first characters of a text, in a form that no terminal obeys.
+/// The first characters of a text, without control characters.
 fn printable(text: &str, most: usize) -> String {
     let mut printable = String::new();
     for character in text.chars().take(most) {

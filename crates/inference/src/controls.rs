@@ -1,7 +1,7 @@
-//! Negative controls: how often would verdict A be wrong?
+//! Negative controls: the frequency of wrong verdicts A.
 //!
-//! Two controls need no second machine. With *shuffled labels* each kernel is said to do the work of another
-//! one; every event that is identified then is a false one. With *one family left out* an event is identified
+//! Two controls need no second machine. With *shuffled labels* each kernel gets the known work of another
+//! one, so every event that is identified is a false one. With *one family left out* an event is identified
 //! by the other kernels, and has to predict those of the family.
 
 use cyclometer_core::Random;
@@ -32,7 +32,7 @@ impl ShuffledLabels {
     }
 }
 
-/// Judges the events again, `rounds` times, while each kernel is said to do the work of a random one.
+/// Judges the events again, `rounds` times, with the known work of a random kernel for each kernel.
 pub fn shuffled_labels(
     table: &KernelTable,
     judgements: &[Judgement],
@@ -72,14 +72,14 @@ pub struct FamilyCheck {
 /// The verdict on an event without one family.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FamilyOutcome {
-    /// They identify it.
+    /// The other kernels identify the event.
     Identified {
         /// The sum.
         sum: ConceptSum,
         /// Whether it predicts every kernel of the family that was left out within twice the tolerance.
         predicts: bool,
     },
-    /// They do not identify it: the letter of the verdict.
+    /// The other kernels do not identify the event: the letter of the verdict.
     Undecided(char),
 }
 

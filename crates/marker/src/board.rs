@@ -197,8 +197,8 @@ impl Sum {
 pub struct BoardRow {
     /// The process.
     pub pid: u32,
-    /// The thread; 0: several.
-    pub tid: u32,
+    /// The thread; `None`: several.
+    pub tid: Option<u32>,
     /// The name.
     pub label: String,
     /// Number of regions that began.
@@ -316,7 +316,7 @@ impl Board {
             self.label(word(row::LABEL_AT), word(row::LABEL_LEN)).filter(|label| !label.is_empty())?;
         Some(BoardRow {
             pid: u32::try_from(word(row::PID)).ok()?,
-            tid: u32::try_from(word(row::TID)).ok()?,
+            tid: Some(u32::try_from(word(row::TID)).ok()?).filter(|tid| *tid != 0),
             label,
             begun: word(Word::Begun as usize),
             ended: word(Word::Ended as usize),

@@ -1,4 +1,4 @@
-//! The session: what the protocol asks, and what is answered.
+//! The session: requests of the protocol, and their answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::allowed::clean;
 use crate::call::{Caller, Invocation, Stopped, ToolAnswer};
 use crate::tools::{CallRules, Presented, RefusedCall, Task, ToolKind, prepare, present};
 
-/// How many calls may run and wait.
+/// The most calls that run or wait.
 const MOST_CALLS: usize = 64;
 
 /// The time between two messages about progress.
@@ -132,7 +132,7 @@ async fn cancel_with(stop: CancellationToken, ended: CancellationToken) {
     std::future::pending::<()>().await;
 }
 
-/// Waits for work and tells the client every second that it goes on, if the client asked for that.
+/// Waits for work, and reports progress to the client every second if the client requested that.
 async fn with_progress<T>(
     work: impl Future<Output = T>,
     context: &RequestContext<RoleServer>,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cyclometer_core::exec::ReadWay;
-use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, SlotId, Target};
+use cyclometer_core::{ErrorKind, Machine, MissingReason, Plan, Result, Scope, SlotId, Target};
 
 use crate::begun::BegunRegion;
 use crate::cost::{self, Cost};
@@ -17,7 +17,7 @@ use crate::opening::{Means, SourceMaker, is_of_registers, opened_as, slots};
 use crate::region::Region;
 use crate::report::{Measured, Share};
 use crate::sampling::{Sampler, Samples, Sampling, SamplingInput};
-use crate::shared::{SAMPLED, Shared};
+use crate::shared::Shared;
 use crate::thread::{ThreadState, lock};
 use crate::totals::{LabelTotals, ThreadTotals};
 
@@ -87,7 +87,7 @@ impl Monitor {
         if samples_registers {
             // The counters are closed first, because counters in use cannot be opened again.
             drop(state);
-            let opened = means.open_without_registers(&plan, SAMPLED);
+            let opened = means.open_without_registers(&plan);
             state = ThreadState::new(&plan, opened, longest_window);
             steps.extend(sampled_only(&plan));
         }
@@ -259,8 +259,8 @@ fn skipped(plan: &Plan, steps: &mut Vec<LadderStep>) {
             steps.push(LadderStep::refused(Some(&line.event.name), skipped.rung.word(), because, next));
         }
         if line.skipped.is_empty() && line.candidate().is_none() {
-            let reason = line.event.unsupported.as_deref().unwrap_or("no source counts it").to_owned();
-            let because = (ErrorKind::EventUnsupported, reason);
+            let reason = line.event.unsupported.clone().map_or(MissingReason::NoSource, MissingReason::Lacks);
+            let because = (ErrorKind::EventUnsupported, reason.to_string());
             steps.push(LadderStep::refused(Some(&line.event.name), "this machine", because, "not counted"));
         }
     }
@@ -291,7 +291,7 @@ fn sampled_only(plan: &Plan) -> Vec<LadderStep> {
     let of_registers = slots(plan).into_iter().filter(|slot| is_of_registers(slot.rung));
     let step = |slot: cyclometer_core::Slot| {
         let event = plan.lines.get(slot.id.0).map(|line| line.event.name.as_str());
-        let because = (ErrorKind::CounterBusy, SAMPLED.to_owned());
+        let because = (ErrorKind::CounterBusy, MissingReason::SampledAlone.to_string());
         LadderStep::refused(event, "regions", because, "sampled only")
     };
     of_registers.map(step).collect()

@@ -6,7 +6,8 @@ use std::time::Duration;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::{
-    Counting, Error, ErrorKind, Machine, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+    Counting, Error, ErrorKind, Machine, MissingReason, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId,
+    Source, Target,
 };
 use cyclometer_plan::{Replan, give_up, replan};
 
@@ -20,7 +21,7 @@ pub type SourceMaker = Arc<dyn Fn() -> Vec<Box<dyn Source>> + Send + Sync>;
 pub(crate) struct OpenCounters {
     pub(crate) sources: Vec<Box<dyn Counting>>,
     /// The refused events, each with the reason.
-    pub(crate) refused: Vec<(SlotId, String)>,
+    pub(crate) refused: Vec<(SlotId, MissingReason)>,
 }
 
 /// The sources, their target, and the machine for replans.
@@ -73,18 +74,19 @@ impl Means<'_> {
         self.open_what_can_be(slots(plan), Vec::new())
     }
 
-    /// The same without the register events, because the registers are already in use by this program;
-    /// `reason` says so.
-    pub(crate) fn open_without_registers(&self, plan: &Plan, reason: &str) -> OpenCounters {
+    /// The same without the register events, because the registers are already in use by this program.
+    pub(crate) fn open_without_registers(&self, plan: &Plan) -> OpenCounters {
         let (of_registers, wanted): (Vec<Slot>, Vec<Slot>) =
             slots(plan).into_iter().partition(|slot| is_of_registers(slot.rung));
-        self.open_what_can_be(
-            wanted,
-            of_registers.into_iter().map(|slot| (slot.id, reason.to_owned())).collect(),
-        )
+        let refused = of_registers.into_iter().map(|slot| (slot.id, MissingReason::SampledAlone));
+        self.open_what_can_be(wanted, refused.collect())
     }
 
-    fn open_what_can_be(&self, mut wanted: Vec<Slot>, mut refused: Vec<(SlotId, String)>) -> OpenCounters {
+    fn open_what_can_be(
+        &self,
+        mut wanted: Vec<Slot>,
+        mut refused: Vec<(SlotId, MissingReason)>,
+    ) -> OpenCounters {
         loop {
             match self.open(&wanted) {
                 Ok(sources) => return OpenCounters { sources, refused },
@@ -94,7 +96,7 @@ impl Means<'_> {
                         _ => slot.rung == rung,
                     };
                     let (out, kept): (Vec<Slot>, Vec<Slot>) = wanted.iter().cloned().partition(is_it);
-                    refused.extend(out.into_iter().map(|slot| (slot.id, refusal.text.clone())));
+                    refused.extend(out.into_iter().map(|slot| (slot.id, MissingReason::from(&refusal))));
                     wanted = kept;
                 }
             }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::{Count, Modes, Plan, Provenance, Rung, Scope, SlotId, Unit};
+use cyclometer_core::{Count, MissingReason, Modes, PartReason, Plan, Provenance, Rung, Scope, SlotId, Unit};
 use cyclometer_stats::settle;
 
 use crate::cost::{Bias, Cost};
@@ -176,12 +176,12 @@ impl Judge<'_> {
 
     /// The values of all events where no region has counted. Events that cannot be counted keep their own
     /// reasons.
-    pub(crate) fn without_values(&self, reason: &str) -> Vec<Value> {
+    pub(crate) fn without_values(&self, reason: &MissingReason) -> Vec<Value> {
         let lines = self.plan.lines.iter().enumerate();
         let none = |(i, line): (usize, &PlanLine)| {
             let count = match &line.outcome {
                 Outcome::NotCounted(count) => count.clone(),
-                _ => Count::NotCounted { reason: reason.to_owned() },
+                _ => Count::NotCounted { reason: reason.clone() },
             };
             self.judged(line, SlotId(i), count, &[])
         };
@@ -227,11 +227,15 @@ fn cells(share: &Share<'_>) -> Vec<Cell> {
 }
 
 fn cell(share: &Share<'_>, counter: &ThreadCounter, sum: CounterSum) -> Cell {
-    let why = share.totals.trouble.as_deref().unwrap_or("the counter could not be read, or went backwards");
+    let reason = share.totals.trouble.clone().unwrap_or(MissingReason::RegionUnread);
     let regions = share.calls.max(1);
-    let missing = (sum.lost > 0).then(|| format!("without {} of {regions} regions: {why}", sum.lost));
-    let peak = counter.is_peak.then(|| "the peak until then, not of the region alone".to_owned());
-    let notes: Vec<String> = [counter.counter.partial.clone(), missing, peak].into_iter().flatten().collect();
+    let missing = (sum.lost > 0).then(|| PartReason::WithoutRegions {
+        lost: sum.lost,
+        regions,
+        reason: reason.clone(),
+    });
+    let peak = counter.is_peak.then_some(PartReason::PeakUntilThen);
+    let parts = [counter.counter.partial.clone(), missing, peak].into_iter().flatten();
     let at = counter.counter.at.clone();
     Cell {
         slot: counter.counter.slot,
@@ -239,7 +243,7 @@ fn cell(share: &Share<'_>, counter: &ThreadCounter, sum: CounterSum) -> Cell {
         raw: sum.value,
         time_enabled_ns: sum.time_enabled_ns,
         time_running_ns: sum.time_running_ns,
-        lost: (sum.lost >= regions).then(|| why.to_owned()),
-        partial: (!notes.is_empty()).then(|| notes.join("; ")),
+        lost: (sum.lost >= regions).then_some(reason),
+        partial: PartReason::all(parts),
     }
 }

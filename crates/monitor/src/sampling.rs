@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{CounterAt, Raw};
-use cyclometer_core::{Counting, Error, ErrorKind, Machine, Plan, Recovery, Result, Slot, Source, Target};
+use cyclometer_core::{
+    Counting, Error, ErrorKind, Machine, MissingReason, Plan, Recovery, Result, Slot, Source, Target,
+};
 use cyclometer_sys::fork::Birth;
 
 use crate::opening::{Means, OpenCounters, SourceMaker, rungs, slots};
@@ -101,7 +103,7 @@ pub struct Samples {
     /// Number of samples that were never taken since, because the thread was not on a CPU when they were due.
     pub missed: u64,
     /// Events that the sampling thread could not open, each with the reason.
-    pub refused: Vec<(cyclometer_core::SlotId, String)>,
+    pub refused: Vec<(cyclometer_core::SlotId, MissingReason)>,
     /// Statistics of each source that is sampled in short windows, because its counters do not stay as they
     /// were programmed. Empty where counters count all the time.
     pub windows: Vec<ShortWindows>,
@@ -187,7 +189,7 @@ struct SamplingState {
     lost: u64,
     missed: u64,
     counters: Vec<CounterAt>,
-    refused: Vec<(cyclometer_core::SlotId, String)>,
+    refused: Vec<(cyclometer_core::SlotId, MissingReason)>,
     windows: Vec<ShortWindows>,
     stops: bool,
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cyclometer_core::{Machine, Plan, Scope, Target};
+use cyclometer_core::{Machine, MissingReason, Plan, Scope, Target};
 
 use crate::cost::Cost;
 use crate::ladder::LadderStep;
@@ -14,9 +14,6 @@ use crate::report::{Judge, Measured, Share, ThreadName};
 use crate::sampling::Sampler;
 use crate::thread::{EndedRegion, ThreadState, lock};
 use crate::totals::{CounterSum, LabelTotals, ThreadTotals};
-
-/// The reason why regions do not count events that the sampling thread counts by registers.
-pub(crate) const SAMPLED: &str = "it is sampled, and registers that we program count for one at a time";
 
 /// Data shared by threads.
 pub(crate) struct Shared {
@@ -52,7 +49,7 @@ impl Shared {
         let sources = (self.sources)();
         let means = Means { sources: &sources, target: &self.target, machine: &self.machine };
         let opened = match self.samples_registers {
-            true => means.open_without_registers(&self.plan, SAMPLED),
+            true => means.open_without_registers(&self.plan),
             false => means.open_settled(&self.plan),
         };
         let state = ThreadState::new(&self.plan, opened, self.longest_window);
@@ -148,7 +145,7 @@ impl Shared {
             totals.iter().filter_map(|(number, totals)| share(*number, totals, label)).collect();
         let calls = shares.iter().map(|share| share.calls).sum();
         let values = match shares.is_empty() {
-            true => self.judge().without_values(why_none(label, totals)),
+            true => self.judge().without_values(&why_none(label, totals)),
             false => self.judge().values(&shares),
         };
         Measured { label: label.to_owned(), thread: None, calls, values }
@@ -176,11 +173,11 @@ impl Shared {
 }
 
 /// Why a label has no counts.
-fn why_none(label: &str, totals: &[(u32, ThreadTotals)]) -> &'static str {
+fn why_none(label: &str, totals: &[(u32, ThreadTotals)]) -> MissingReason {
     let own = totals.iter().flat_map(|(_, totals)| &totals.labels).filter(|own| *own.label == *label);
     match own.map(|own| own.open).sum() {
-        0u64 => "no region of this label has ended since the last reset",
-        _ => "its region is still open, and counts when it ends",
+        0u64 => MissingReason::NoRegionEnded,
+        _ => MissingReason::RegionOpen,
     }
 }
 

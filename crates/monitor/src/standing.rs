@@ -6,8 +6,8 @@ use cyclometer_core::event::{OsMetric, PerfClass};
 use cyclometer_core::exec::{Cell, CounterAt, Raw, Reading};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{
-    Candidate, Count, Counting, Machine, Modes, Part, Plan, Provenance, Result, Rung, Scope, SlotId, Source,
-    Target, Unit, Verdict,
+    Candidate, Count, Counting, Machine, MissingReason, Modes, Part, Plan, Provenance, Result, Rung, Scope,
+    SlotId, Source, Target, Unit, Verdict,
 };
 use cyclometer_stats::{latest, settle, settle_interval};
 
@@ -200,7 +200,7 @@ fn cell(counter: &CounterAt, raw: Raw) -> Cell {
         raw: raw.value,
         time_enabled_ns: raw.time_enabled_ns,
         time_running_ns: raw.time_running_ns,
-        lost: raw.is_lost.then(|| "the counter cannot be read any more".to_owned()),
+        lost: raw.is_lost.then_some(MissingReason::Gone),
         partial: counter.partial.clone(),
     }
 }
@@ -377,7 +377,7 @@ mod tests {
         let mut counters = standing(PerfClass::Core, values);
         read(&mut counters);
         let lost = read(&mut counters);
-        assert_eq!(lost.latest, Count::Lost { reason: "the counter cannot be read any more".to_owned() });
+        assert_eq!(lost.latest, Count::Lost { reason: MissingReason::Gone });
         assert_eq!(lost.total, 10);
         let value = read(&mut counters);
         assert_eq!((value.total, value.verdict), (30, Some(Verdict::Partial)), "nothing is counted twice");

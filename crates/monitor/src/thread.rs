@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Raw;
-use cyclometer_core::{Counting, Part, Plan, Rung};
+use cyclometer_core::{Counting, MissingReason, Part, Plan, Rung};
 use cyclometer_sys::fork::Birth;
 
 use crate::opening::OpenCounters;
@@ -146,7 +146,7 @@ impl ThreadState {
         let starts = &self.starts[row..row + self.counters];
         let mut totals = lock(&self.totals);
         if !self.birth.is_here() {
-            totals.trouble.get_or_insert_with(|| FORKED.to_owned());
+            totals.trouble.get_or_insert(MissingReason::Forked);
         }
         let mut lasted_too_long = false;
         let mut own = told.then(|| Vec::with_capacity(self.counters));
@@ -164,7 +164,7 @@ impl ThreadState {
             }
         }
         if lasted_too_long {
-            totals.trouble.get_or_insert_with(|| TOO_LONG.to_owned());
+            totals.trouble.get_or_insert(MissingReason::RegionTooLong);
         }
         drop(totals);
         self.free.push(frame.frame);
@@ -233,7 +233,7 @@ impl ThreadState {
         self.ends.clear();
         for source in &mut self.sources {
             if let Err(error) = source.sample(&mut self.ends) {
-                lock(&self.totals).trouble.get_or_insert_with(|| error.to_string());
+                lock(&self.totals).trouble.get_or_insert_with(|| error.to_string().into());
                 self.ends.clear();
                 break;
             }
@@ -250,13 +250,6 @@ impl ThreadState {
         frame
     }
 }
-
-/// The reason why a region from before a fork has no counts after it.
-const FORKED: &str = "the process forked within the region: the counters stayed with the parent";
-
-/// The reason why a long region has no counts of energy, or of registers that the kernel writes to as well.
-const TOO_LONG: &str =
-    "the region lasted longer than its counters stay valid (limit for registers: max_monitor_duration_us)";
 
 /// The longest region that a counter can measure. Registers that the kernel writes to preserve their contents
 /// only for a while, and energy counters wrap.

@@ -1,5 +1,6 @@
 //! The sums of regions.
 
+use cyclometer_core::MissingReason;
 use cyclometer_core::exec::{CounterAt, Raw};
 
 /// The sum of differences of one counter.
@@ -97,10 +98,10 @@ pub(crate) struct ThreadCounter {
 pub(crate) struct ThreadTotals {
     pub(crate) counters: Vec<ThreadCounter>,
     /// Events that were refused in this thread, each with the reason.
-    pub(crate) refused: Vec<(cyclometer_core::SlotId, String)>,
+    pub(crate) refused: Vec<(cyclometer_core::SlotId, MissingReason)>,
     pub(crate) labels: Vec<LabelTotals>,
     /// The first reason why values were lost.
-    pub(crate) trouble: Option<String>,
+    pub(crate) trouble: Option<MissingReason>,
 }
 
 impl ThreadTotals {

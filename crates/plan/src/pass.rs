@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cyclometer_core::event::{PerfClass, RegisterEvent, RegisterSeat};
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine, TooLarge};
 use cyclometer_core::{
-    Candidate, Count, Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan,
-    Recovery, Result, Rung, Slot, SlotId,
+    Candidate, Count, Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, MissingReason, Part,
+    Pass, Plan, Recovery, Result, Rung, Slot, SlotId,
 };
 
 use crate::sharing::{Cores, FoundSets, SlotAssignment, is_core};
@@ -41,7 +41,7 @@ pub fn assemble(mut lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> 
     };
     let mut plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
     for sum in plan.sharing.too_large.iter().filter(|sum| sum.treatment == TooLarge::NotCounted) {
-        let reason = format!("{}; count them one by one", sum.reason);
+        let reason = MissingReason::SumTooLarge { summands: sum.reason.clone() };
         plan.lines[sum.slot.0].outcome = Outcome::NotCounted(Count::NotCounted { reason });
     }
     arrange(plan, &shared.assignments)
@@ -696,7 +696,7 @@ mod tests {
         let before = names(&plan).into_iter().map(|pass| pass.iter().map(|n| (*n).to_owned()).collect());
         let before: Vec<Vec<String>> = before.collect();
         let lost = plan.passes[1].slots[0].id;
-        plan.lines[lost.0].outcome = Outcome::NotCounted(Count::NotCounted { reason: "no".to_owned() });
+        plan.lines[lost.0].outcome = Outcome::NotCounted(Count::NotCounted { reason: "no".into() });
         let after = reassemble(plan, &machine()).unwrap();
         for (pass, before) in names(&after).iter().zip(&before) {
             let expected: Vec<&String> =

@@ -1,4 +1,4 @@
-//! A refusal to the next plan: pure data, so that every step can be shown and tested.
+//! The next plan after a refusal. A plan is pure data, so every step can be shown and tested.
 
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::RefusalKind;
@@ -7,7 +7,8 @@ use cyclometer_core::pmu;
 use cyclometer_core::report::FallbackStep;
 use cyclometer_core::skipped::Skipped;
 use cyclometer_core::{
-    Count, Error, ErrorKind, Intent, Machine, Modes, Plan, Recovery, Refusal, Result, Rung, SlotId,
+    Count, Error, ErrorKind, Intent, Machine, MissingReason, Modes, Plan, Recovery, Refusal, Result, Rung,
+    SlotId,
 };
 
 use crate::pass::reassemble;
@@ -64,7 +65,7 @@ fn free_the_pmu(machine: &Machine) -> Recovery {
     }
 }
 
-/// Gives a slot up whose PMU stayed busy: the event goes to its next source, or is not counted.
+/// Gives up a slot whose PMU stayed busy. Its event goes to the next source, or is not counted.
 ///
 /// # Errors
 ///
@@ -73,8 +74,8 @@ pub fn give_up(plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
     change_line(plan, slot, refusal, machine)
 }
 
-/// Gives a whole source up, as when the command cannot be translated: each of its events goes to its next
-/// source, or is not counted.
+/// Gives up a whole source, for example when the command cannot be translated. Each of its events goes to the
+/// next source, or is not counted.
 ///
 /// # Errors
 ///
@@ -89,9 +90,9 @@ pub fn abandon(
         let Some(index) = candidate_of(line, rung) else { continue };
         let (fallen, _) = fall(line.clone(), index, refusal, machine, &plan.intent);
         *line = fallen;
-        // The machine could: it is this command that it was refused for.
+        // The machine can count the event. The refusal concerns this command alone.
         if let Outcome::NotCounted(count) = &mut line.outcome {
-            *count = Count::NotCounted { reason: refusal.text.clone() };
+            *count = Count::NotCounted { reason: refusal.into() };
         }
     }
     let step = FallbackStep {
@@ -161,7 +162,7 @@ fn finish(plan: Plan, step: FallbackStep, machine: &Machine) -> Result<Replan> {
     Ok(Replan::Try(Box::new(reassemble(plan, machine)?), step))
 }
 
-/// The line's next form, and what was done in words.
+/// The line after the refusal, and the change in words.
 fn next_line(line: PlanLine, refusal: &Refusal, machine: &Machine, intent: &Intent) -> (PlanLine, String) {
     let Outcome::Counted { candidate, filter, exclude_guest } = line.outcome else {
         return (line, "nothing".to_owned());
@@ -174,7 +175,7 @@ fn next_line(line: PlanLine, refusal: &Refusal, machine: &Machine, intent: &Inte
             let modes = Modes::USER;
             (with(line, candidate, Some(modes), exclude_guest), "counted user mode only".to_owned())
         }
-        // Attributes refused: first exclude guests (Apple on Linux), then let go of the modes filter.
+        // Attributes refused: first exclude guests (Apple on Linux), then drop the filter of modes.
         (RefusalKind::Invalid | RefusalKind::NotSupported, Some(_))
             if !exclude_guest && wants_guest(&line) =>
         {
@@ -188,12 +189,12 @@ fn next_line(line: PlanLine, refusal: &Refusal, machine: &Machine, intent: &Inte
     }
 }
 
-/// Whether the source can count user mode alone: macOS's accounts have one number for both modes.
+/// Whether the source can count user mode alone. macOS's accounts have one number for both modes.
 fn filters_modes(line: &PlanLine) -> bool {
     line.candidate().is_none_or(|candidate| candidate.rung != Rung::SelfCounts)
 }
 
-/// Whether excluding guests may be what the PMU wants: Apple's driver on Linux counts with it only.
+/// Whether the PMU may require that guests are excluded, as Apple's driver on Linux does.
 ///
 /// # Source
 ///
@@ -218,7 +219,7 @@ fn fall(
     intent: &Intent,
 ) -> (PlanLine, String) {
     let rung = line.event.candidates[candidate].rung;
-    // Attempts with other modes came to nothing: the event goes by the modes that were asked for.
+    // Attempts with other modes have failed, so the event gets the requested modes back.
     if let Some(modes) = &mut line.event.candidates[candidate].modes {
         *modes = line.event.modifiers.modes.unwrap_or(Modes::USER);
     }
@@ -230,12 +231,12 @@ fn fall(
             (line, done)
         }
         None => {
-            // The first source that was asked could have counted it: its reason is the one to mend.
-            let asked = line
-                .skipped
-                .iter()
-                .find_map(|skipped| Some((skipped.refusal()?, skipped.reason.to_string())));
-            let (kind, reason) = asked.unwrap_or((refusal.kind, refusal.text.clone()));
+            // The first source that was tried could have counted it. The user can act on its reason.
+            let asked = line.skipped.iter().find_map(|skipped| {
+                let reason = MissingReason::unused(skipped.reason.clone());
+                Some((skipped.refusal()?, reason))
+            });
+            let (kind, reason) = asked.unwrap_or((refusal.kind, refusal.into()));
             let count = match kind {
                 RefusalKind::Busy | RefusalKind::NoPermission | RefusalKind::Unavailable => {
                     Count::NotCounted { reason }
@@ -252,10 +253,10 @@ mod tests {
     use super::*;
     use crate::plan as make_plan;
     use crate::testing::{
-        core_event, in_group, machine, machine_with_soft, portable_event, soft_event, software_event,
-        with_modes,
+        core_event, in_group, machine, machine_with_soft, missing_of, portable_event, soft_event,
+        software_event, with_modes,
     };
-    use cyclometer_core::{Event, LaunchKind};
+    use cyclometer_core::{Event, LaunchKind, Verdict};
 
     fn refused_by_soft(text: &str) -> Refusal {
         Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() }
@@ -269,8 +270,9 @@ mod tests {
         let refusal = refused_by_soft("/bin/su is setuid");
         let (plan, step) = abandon(plan, Rung::Soft, &refusal, &machine_with_soft()).unwrap();
         for i in [0, 2] {
-            let reason = "/bin/su is setuid".to_owned();
+            let reason = (&refusal).into();
             assert_eq!(plan.lines[i].outcome, Outcome::NotCounted(Count::NotCounted { reason }));
+            assert_eq!(missing_of(&plan.lines[i]).1, "/bin/su is setuid");
         }
         assert_eq!(plan.passes.len(), 1);
         assert_eq!((plan.passes[0].launch, plan.passes[0].slots[0].id), (LaunchKind::Native, SlotId(1)));
@@ -311,7 +313,7 @@ mod tests {
     #[test]
     fn an_unsupported_event_is_left_out_with_its_reason() {
         let (plan, done) = tried(vec![core_event("e")], 0, RefusalKind::NotSupported);
-        assert_eq!(outcome(&plan), &Outcome::NotCounted(Count::NotSupported { reason: "E: no".to_owned() }));
+        assert_eq!(missing_of(&plan.lines[0]), (Verdict::NotSupported, "E: no".to_owned()));
         assert_eq!((done.as_str(), plan.passes.len()), ("left it out", 0));
     }
 
@@ -331,7 +333,7 @@ mod tests {
             text: "no such".to_owned(),
         };
         let Replan::Try(plan, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
-        assert_eq!(outcome(&plan), &Outcome::NotCounted(Count::NotCounted { reason: "E: no".to_owned() }));
+        assert_eq!(missing_of(&plan.lines[0]), (Verdict::NotCounted, "E: no".to_owned()));
     }
 
     #[test]
@@ -358,7 +360,7 @@ mod tests {
     fn a_kernel_count_is_never_replaced_by_a_user_count() {
         let event = with_modes(core_event("e"), Modes::KERNEL);
         let (plan, _) = tried(vec![event], 0, RefusalKind::NoPermission);
-        assert_eq!(outcome(&plan), &Outcome::NotCounted(Count::NotCounted { reason: "E: no".to_owned() }));
+        assert_eq!(missing_of(&plan.lines[0]), (Verdict::NotCounted, "E: no".to_owned()));
     }
 
     #[test]

@@ -6,7 +6,9 @@ use cyclometer_core::machine::CoreType;
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::pmu::PmuSet;
 use cyclometer_core::skipped::{SkipReason, Skipped};
-use cyclometer_core::{Candidate, Count, CounterMask, Event, Intent, Machine, Rung};
+use cyclometer_core::{
+    Candidate, Count, CounterMask, Event, Intent, LackReason, Machine, MissingReason, Rung,
+};
 
 use crate::sharing::is_without_counter;
 use crate::soft;
@@ -49,8 +51,7 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
     match lacking {
         Some((_, reason)) => event.unsupported = Some(reason.clone()),
         None if had && event.candidates.is_empty() => {
-            let reason = format!("the source '{only}' that was asked for does not count it");
-            event.unsupported = Some(reason);
+            event.unsupported = Some(LackReason::NotOfSource(only));
         }
         None => {}
     }
@@ -60,7 +61,7 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
 fn route_one(event: Event, machine: &Machine, intent: &Intent) -> PlanLine {
     let skipped = Vec::new();
     if event.candidates.is_empty() {
-        let reason = event.unsupported.clone().unwrap_or_else(|| NO_SOURCE.to_owned());
+        let reason = event.unsupported.clone().map_or(MissingReason::NoSource, MissingReason::Lacks);
         return PlanLine { event, outcome: Outcome::NotCounted(Count::NotSupported { reason }), skipped };
     }
     let line = PlanLine { outcome: chosen(&event, 0), event, skipped };
@@ -85,33 +86,40 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
 /// Why no source counts an event. The source that would have served gives the reason: the first one that is
 /// kept from it by a cause that can be lifted. Without such a cause something is missing here.
 fn why_not(line: &PlanLine, intent: &Intent) -> Count {
-    let otherwise = otherwise(line);
     match line.skipped.iter().find(|skipped| is_liftable(skipped, intent)) {
-        Some(skipped) => Count::NotCounted { reason: with_remedy(line, skipped) + otherwise },
-        None => Count::NotSupported { reason: missing(line) + otherwise },
+        Some(skipped) => Count::NotCounted { reason: otherwise(line, with_remedy(line, skipped)) },
+        None => Count::NotSupported { reason: otherwise(line, missing(line)) },
     }
 }
 
-/// The way to count an event of a region that only the software PMU could count here.
-fn otherwise(line: &PlanLine) -> &'static str {
+/// The reason, with the way to count an event of a region that only the software PMU could count here.
+fn otherwise(line: &PlanLine, reason: MissingReason) -> MissingReason {
     let would_count = |skipped: &Skipped| skipped.reason == SkipReason::NotStartedBySource;
-    if line.skipped.iter().any(would_count) { "; `cyclometer run -- PROGRAM` counts it" } else { "" }
+    match line.skipped.iter().any(would_count) {
+        true => MissingReason::CountedByRun(Box::new(reason)),
+        false => reason,
+    }
 }
 
 /// The reason of a source with what lifts it, and the name of the software PMU where it is not the first
 /// choice.
-fn with_remedy(line: &PlanLine, skipped: &Skipped) -> String {
-    let remedy = skipped.unavailable().and_then(|cause| cause.mend.as_ref());
-    let remedy = remedy.map(|remedy| format!("; to permit it: {remedy}")).unwrap_or_default();
+fn with_remedy(line: &PlanLine, skipped: &Skipped) -> MissingReason {
+    let reason = MissingReason::unused(skipped.reason.clone());
+    let remedy = skipped.unavailable().and_then(|cause| cause.mend.clone());
+    let reason = match remedy {
+        Some(command) => MissingReason::Permitted { reason: Box::new(reason), command },
+        None => reason,
+    };
     let is_fallback = line.skipped.first().is_some_and(|first| first.rung != skipped.rung);
-    let source =
-        if skipped.rung == Rung::Soft && is_fallback { "the software PMU cannot count it: " } else { "" };
-    format!("{source}{}{remedy}", skipped.reason)
+    match skipped.rung == Rung::Soft && is_fallback {
+        true => MissingReason::OfSoftwarePmu(Box::new(reason)),
+        false => reason,
+    }
 }
 
 /// The reason to report: the best source's of this system; else that of a source which works and lacks the
 /// event; else that registers would work if asked for; else why this machine does not have the event.
-fn missing(line: &PlanLine) -> String {
+fn missing(line: &PlanLine) -> MissingReason {
     let asks_nobody = |skipped: &&Skipped| {
         !is_of_registers(skipped.rung) && skipped.reason != SkipReason::NotStartedBySource
     };
@@ -122,21 +130,18 @@ fn missing(line: &PlanLine) -> String {
     let lacking = line.event.lacking.iter().find(|(rung, _)| !is_of_registers(*rung));
     let skipped = || line.skipped.iter();
     if let (None, Some((_, reason))) = (skipped().find(of_this_system), lacking) {
-        return reason.clone();
+        return MissingReason::Lacks(reason.clone());
     }
     let best = skipped().find(of_this_system).or_else(|| skipped().find(asks_nobody));
     match best.or_else(|| skipped().find(would_work)) {
-        Some(skipped) => skipped.reason.to_string(),
+        Some(skipped) => MissingReason::unused(skipped.reason.clone()),
         None => match (&line.event.unsupported, line.skipped.first()) {
-            (Some(reason), _) => reason.clone(),
-            (None, Some(first)) => first.reason.to_string(),
-            (None, None) => NO_SOURCE.to_owned(),
+            (Some(reason), _) => MissingReason::Lacks(reason.clone()),
+            (None, Some(first)) => MissingReason::unused(first.reason.clone()),
+            (None, None) => MissingReason::NoSource,
         },
     }
 }
-
-/// The reason where nothing more is known.
-const NO_SOURCE: &str = "no source counts it";
 
 /// Whether the cause that keeps a source from counting can be lifted. The causes of registers count only
 /// where these were requested.
@@ -259,10 +264,15 @@ fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{core_event, machine, portable_event, soft_event, software_event};
+    use crate::testing::{core_event, machine, missing_of, portable_event, soft_event, software_event};
+    use cyclometer_core::Verdict;
     use cyclometer_core::event::PerfEvent;
     use cyclometer_core::plan::IntentSubject;
     use cyclometer_core::pmu::KernelPmu;
+
+    fn lack(text: &str) -> LackReason {
+        LackReason::Unresolved(text.to_owned())
+    }
 
     #[test]
     fn the_best_source_that_works_is_taken() {
@@ -288,7 +298,7 @@ mod tests {
         machine.ladder.perf_hardware = Err(Cause::new(CauseKind::OtherSystem, "perf belongs to Linux"));
         let reason = |lacking: &[(Rung, &str)]| {
             let mut event = core_event("cycles");
-            event.lacking = lacking.iter().map(|(rung, text)| (*rung, (*text).to_owned())).collect();
+            event.lacking = lacking.iter().map(|(rung, text)| (*rung, lack(text))).collect();
             let lines = route(vec![event], &machine, &Intent::default());
             let Outcome::NotCounted(count) = &lines[0].outcome else { panic!("{lines:?}") };
             count.reason().unwrap().to_string()
@@ -307,10 +317,7 @@ mod tests {
         let mut machine = machine();
         machine.ladder.perf_hardware = Err(Cause::new(CauseKind::NoPmu, "no PMU"));
         let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
-        assert_eq!(
-            lines[0].outcome,
-            Outcome::NotCounted(Count::NotSupported { reason: "no PMU".to_owned() })
-        );
+        assert_eq!(missing_of(&lines[0]), (Verdict::NotSupported, "no PMU".to_owned()));
     }
 
     #[test]
@@ -322,7 +329,7 @@ mod tests {
         machine.ladder.perf_hardware = Err(cause);
         let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
         let reason = format!("{text}; to permit it: sudo sysctl kernel.perf_event_paranoid=2");
-        assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotCounted { reason }));
+        assert_eq!(missing_of(&lines[0]), (Verdict::NotCounted, reason));
     }
 
     #[test]
@@ -338,19 +345,18 @@ mod tests {
             machine.ladder.perf_hardware = Err(Cause::new(kind, text));
             machine.ladder.rungs.retain(|state| state.rung == Rung::Os);
             machine.ladder.rungs.extend([state(Rung::Perf, of_perf), state(Rung::Msr, CauseKind::NotRoot)]);
-            route(vec![event], &machine, &Intent::default()).remove(0).outcome
+            missing_of(&route(vec![event], &machine, &Intent::default())[0])
         };
-        let reason = || text.to_owned();
-        let supported = Outcome::NotCounted(Count::NotCounted { reason: reason() });
-        let unsupported = Outcome::NotCounted(Count::NotSupported { reason: reason() });
+        let supported = (Verdict::NotCounted, text.to_owned());
+        let unsupported = (Verdict::NotSupported, text.to_owned());
         let (forbidden, missing) = (CauseKind::NoPermission, CauseKind::NoPmu);
         assert_eq!(outcome(missing, forbidden, core_event("cycles")), unsupported);
         assert_eq!(outcome(forbidden, missing, core_event("cycles")), supported);
         let mut of_registers = core_event("cycles");
         of_registers.candidates[0].rung = Rung::Msr;
         let reason = "no PMU named cpu".to_owned();
-        of_registers.unsupported = Some(reason.clone());
-        let unsupported = Outcome::NotCounted(Count::NotSupported { reason });
+        of_registers.unsupported = Some(lack(&reason));
+        let unsupported = (Verdict::NotSupported, reason);
         assert_eq!(outcome(missing, missing, of_registers), unsupported, "root would not help");
     }
 
@@ -367,27 +373,27 @@ mod tests {
 
     #[test]
     fn the_source_that_would_have_served_says_why_it_does_not() {
-        let check = |kind, mend, expected: Count| {
+        let check = |kind, mend, expected: (Verdict, String)| {
             let machine = without_tracing(kind, "a filter forbids memfd_create", mend);
             let lines = route(vec![portable_event("instructions")], &machine, &Intent::default());
-            assert_eq!(lines[0].outcome, Outcome::NotCounted(expected));
+            assert_eq!(missing_of(&lines[0]), expected);
         };
         let reason = "the software PMU cannot count it: a filter forbids memfd_create";
-        let lifted = |remedy: &str| Count::NotCounted { reason: format!("{reason}{remedy}") };
+        let lifted = |remedy: &str| (Verdict::NotCounted, format!("{reason}{remedy}"));
         check(CauseKind::Seccomp, None, lifted(""));
         check(CauseKind::NoPermission, Some("do this"), lifted("; to permit it: do this"));
         check(CauseKind::NotInKernel, None, lifted(""));
         check(CauseKind::FileSizeLimit, None, lifted(""));
         check(CauseKind::MemoryLimit, None, lifted(""));
         check(CauseKind::NoProcessList, Some("mount it"), lifted("; to permit it: mount it"));
-        check(CauseKind::OtherSystem, None, Count::NotSupported { reason: "no PMU".to_owned() });
+        let no_pmu = (Verdict::NotSupported, "no PMU".to_owned());
+        check(CauseKind::OtherSystem, None, no_pmu.clone());
         let machine = without_tracing(CauseKind::Seccomp, "a filter", None);
         let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
-        let no_pmu = Count::NotSupported { reason: "no PMU".to_owned() };
-        assert_eq!(lines[0].outcome, Outcome::NotCounted(no_pmu), "the software PMU has no cycles");
+        assert_eq!(missing_of(&lines[0]), no_pmu, "the software PMU has no cycles");
         let lines = route(vec![soft_event("calls")], &machine, &Intent::default());
-        let own = Count::NotCounted { reason: "a filter".to_owned() };
-        assert_eq!(lines[0].outcome, Outcome::NotCounted(own), "there was no other source");
+        let own = (Verdict::NotCounted, "a filter".to_owned());
+        assert_eq!(missing_of(&lines[0]), own, "there was no other source");
     }
 
     #[test]
@@ -401,9 +407,8 @@ mod tests {
         };
         let check = |event: Event, intent: Intent| {
             let machine = without_tracing(CauseKind::Seccomp, "a filter forbids ptrace", Some("do this"));
-            let no_pmu = Count::NotSupported { reason: "no PMU".to_owned() };
             let lines = route(vec![event], &machine, &intent);
-            assert_eq!(lines[0].outcome, Outcome::NotCounted(no_pmu), "{lines:?}");
+            assert_eq!(missing_of(&lines[0]), (Verdict::NotSupported, "no PMU".to_owned()), "{lines:?}");
         };
         check(instructions(), Intent { subject: IntentSubject::Running, ..Intent::default() });
         check(of_modes(Modes::KERNEL), Intent::default());
@@ -433,7 +438,7 @@ mod tests {
             machine.ladder.rungs.push(RungState { rung: Rung::Msr, works, causes: vec![cause] });
             let mut event = core_event("cpu/instructions/");
             event.candidates[0].rung = Rung::Msr;
-            event.unsupported = Some("the kernel has no PMU named cpu here".to_owned());
+            event.unsupported = Some(LackReason::NoPmu { pmu: "cpu".to_owned(), software: None });
             let lines = route(vec![event], &machine, &Intent::default());
             let Outcome::NotCounted(count) = &lines[0].outcome else { panic!("{lines:?}") };
             count.reason().unwrap_or_default()
@@ -448,7 +453,7 @@ mod tests {
     fn a_backend_asked_for_shuts_out_the_others() {
         let only_os = Intent { only: Some(Rung::Os), ..Intent::default() };
         let lines = route(vec![core_event("cycles"), software_event("page-faults")], &machine(), &only_os);
-        let reason = "the source 'os' that was asked for does not count it".to_owned();
+        let reason = MissingReason::Lacks(LackReason::NotOfSource(Rung::Os));
         assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotSupported { reason }));
         assert_eq!(lines[1].candidate().unwrap().rung, Rung::Os);
     }

@@ -6,7 +6,8 @@ use cyclometer_core::machine::{
     AccessRights, Architecture, Capabilities, CoreType, CpuId, Machine, MachineCpu, Os, PmuFacts, Vendor,
 };
 use cyclometer_core::modes::Modes;
-use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Provenance};
+use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Provenance, Verdict};
 
 /// An Intel machine with four general and three fixed counters.
 pub(crate) fn machine() -> Machine {
@@ -123,4 +124,10 @@ pub(crate) fn in_group(mut event: Event, group: u32) -> Event {
 pub(crate) fn with_modes(mut event: Event, modes: Modes) -> Event {
     event.candidates[0].modes = Some(modes);
     event
+}
+
+/// The verdict and the reason of a line that is not counted.
+pub(crate) fn missing_of(line: &PlanLine) -> (Verdict, String) {
+    let Outcome::NotCounted(count) = &line.outcome else { panic!("{} is counted", line.event.name) };
+    (count.verdict(), count.reason().unwrap_or_default())
 }

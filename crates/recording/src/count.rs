@@ -1,6 +1,6 @@
 //! Counts in the JSON of a footer.
 
-use cyclometer_core::{Count, Interval};
+use cyclometer_core::{Count, Interval, NoInterval};
 use serde_json::{Value, json};
 
 use crate::json::{FieldProblem, JsonFields};
@@ -21,16 +21,16 @@ pub(crate) fn to_json(count: &Count) -> Option<Value> {
                     set("half_width", (*half_width).into());
                     set("concentrated", (*concentrated).into());
                 }
-                Interval::Unknown { reason } => set("no_interval", reason.as_str().into()),
+                Interval::Unknown { reason } => set("no_interval", reason.to_string().into()),
                 _ => return None,
             }
         }
         Count::Partial { raw, part } => {
             set("raw", (*raw).into());
-            set("part", part.as_str().into());
+            set("part", part.to_string().into());
         }
         Count::NotCounted { reason } | Count::NotSupported { reason } | Count::Lost { reason } => {
-            set("reason", reason.as_str().into());
+            set("reason", reason.to_string().into());
         }
         _ => return None,
     }
@@ -49,10 +49,10 @@ pub(crate) fn from_json(value: &Value) -> Result<Count, FieldProblem> {
             time_running_ns: fields.number("running_ns")?,
             interval: interval(fields)?,
         },
-        "partial" => Count::Partial { raw: fields.number("raw")?, part: fields.text("part")? },
-        "not_counted" => Count::NotCounted { reason: fields.text("reason")? },
-        "not_supported" => Count::NotSupported { reason: fields.text("reason")? },
-        "lost" => Count::Lost { reason: fields.text("reason")? },
+        "partial" => Count::Partial { raw: fields.number("raw")?, part: fields.text("part")?.into() },
+        "not_counted" => Count::NotCounted { reason: fields.text("reason")?.into() },
+        "not_supported" => Count::NotSupported { reason: fields.text("reason")?.into() },
+        "lost" => Count::Lost { reason: fields.text("reason")?.into() },
         _ => return Err("a count is of an unknown kind".to_owned()),
     })
 }
@@ -61,6 +61,6 @@ fn interval(fields: JsonFields<'_>) -> Result<Interval, FieldProblem> {
     let concentrated = fields.value("concentrated").and_then(Value::as_bool).unwrap_or_default();
     Ok(match fields.number_or_none("half_width")? {
         Some(half_width) => Interval::Known { half_width, concentrated },
-        None => Interval::Unknown { reason: fields.text("no_interval")? },
+        None => Interval::Unknown { reason: NoInterval::Reported(fields.text("no_interval")?) },
     })
 }

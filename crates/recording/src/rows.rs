@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use cyclometer_core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer_core::{Count, Interval};
+use cyclometer_core::{Count, Interval, MissingReason, NoInterval};
 
 use crate::MOST_TEXT;
 use crate::bytes::{Contradiction, FrameBytes, cut, put_difference, put_number};
@@ -248,7 +248,7 @@ impl RowEncoder {
             Count::Partial { raw, part } => {
                 self.payload.push(kind::PARTIAL);
                 put_number(&mut self.payload, *raw);
-                self.put_text(part);
+                self.put_text(&part.to_string());
             }
             Count::NotCounted { reason } => self.put_missing(kind::NOT_COUNTED, reason),
             Count::NotSupported { reason } => self.put_missing(kind::NOT_SUPPORTED, reason),
@@ -266,14 +266,14 @@ impl RowEncoder {
         });
         numbers.into_iter().for_each(|number| put_number(&mut self.payload, number));
         match interval {
-            Interval::Unknown { reason } => self.put_text(reason),
+            Interval::Unknown { reason } => self.put_text(&reason.to_string()),
             known => put_number(&mut self.payload, known.half_width().unwrap_or_default()),
         }
     }
 
-    fn put_missing(&mut self, kind: u8, reason: &str) {
+    fn put_missing(&mut self, kind: u8, reason: &MissingReason) {
         self.payload.push(kind);
-        self.put_text(reason);
+        self.put_text(&reason.to_string());
     }
 
     /// Appends the number of a text, or 0 and the text if it is new in this frame.
@@ -470,10 +470,10 @@ impl RowInFrame<'_> {
                 Count::Exact(*former)
             }
             kind::SCALED | kind::SCALED_CONCENTRATED | kind::SCALED_UNKNOWN => self.scaled(kind)?,
-            kind::PARTIAL => Count::Partial { raw: self.bytes.number()?, part: self.text()? },
-            kind::NOT_COUNTED => Count::NotCounted { reason: self.text()? },
-            kind::NOT_SUPPORTED => Count::NotSupported { reason: self.text()? },
-            kind::LOST => Count::Lost { reason: self.text()? },
+            kind::PARTIAL => Count::Partial { raw: self.bytes.number()?, part: self.text()?.into() },
+            kind::NOT_COUNTED => Count::NotCounted { reason: self.text()?.into() },
+            kind::NOT_SUPPORTED => Count::NotSupported { reason: self.text()?.into() },
+            kind::LOST => Count::Lost { reason: self.text()?.into() },
             _ => return Err("a count is of an unknown kind"),
         })
     }
@@ -485,7 +485,7 @@ impl RowInFrame<'_> {
             time_enabled_ns: self.bytes.number()?,
             time_running_ns: self.bytes.number()?,
             interval: match kind {
-                kind::SCALED_UNKNOWN => Interval::Unknown { reason: self.text()? },
+                kind::SCALED_UNKNOWN => Interval::Unknown { reason: NoInterval::Reported(self.text()?) },
                 _ => Interval::Known {
                     half_width: self.bytes.number()?,
                     concentrated: kind == kind::SCALED_CONCENTRATED,

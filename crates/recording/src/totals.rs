@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use cyclometer_core::Count;
+use cyclometer_core::{Count, MissingReason, PartReason};
 
 use crate::{Recording, RecordingEnd, RecordingHeader, RecordingResult};
 
@@ -18,9 +18,6 @@ pub struct RecordingTotals {
     /// Whether it is complete. The totals of one that ends early are those of its rows.
     pub is_complete: bool,
 }
-
-/// The part that the rows of a recording that ends early are.
-const EARLY_END: &str = "the rows before the early end of the recording";
 
 impl<R: Read> Recording<R> {
     /// Reads all rows, and gives the totals.
@@ -73,8 +70,8 @@ impl RecordedSum {
     fn into_count(self) -> Count {
         match (self.missing, self.rows) {
             (Some(missing), 0) => missing,
-            (None, 0) => Count::NotCounted { reason: "the recording has no row".to_owned() },
-            _ => Count::Partial { raw: self.raw, part: EARLY_END.to_owned() },
+            (None, 0) => Count::NotCounted { reason: MissingReason::NoRows },
+            _ => Count::Partial { raw: self.raw, part: PartReason::BeforeEarlyEnd },
         }
     }
 }

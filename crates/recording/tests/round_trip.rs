@@ -9,7 +9,9 @@ use std::io::{self, Write};
 use cyclometer_core::code_memory::{CodeMapping, CodeMemoryChange};
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::window::{WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer_core::{Candidate, Count, Event, Interval, Modes, Provenance, Rung, SlotId, Unit};
+use cyclometer_core::{
+    Candidate, Count, Event, Interval, Modes, NoInterval, PartReason, Provenance, Rung, SlotId, Unit,
+};
 use cyclometer_recording::{
     MOST_COLUMNS, MOST_TEXT, RecordedBoundary, RecordedEvent, Recording, RecordingEnd, RecordingError,
     RecordingHeader, RecordingWriter,
@@ -42,7 +44,7 @@ fn totals_are_those_of_the_footer_and_of_the_rows_where_it_is_missing() {
     let raw: Vec<u64> = without_footer.totals.iter().filter_map(Count::value).collect();
     assert_eq!(raw, [3 * 512_000, 300_007, 7]);
     assert!(!without_footer.is_complete && without_footer.elapsed_ns.is_none());
-    assert!(matches!(&without_footer.totals[0], Count::Partial { part, .. } if part.contains("early end")));
+    assert!(matches!(&without_footer.totals[0], Count::Partial { part: PartReason::BeforeEarlyEnd, .. }));
     let header_alone = totals(&bytes[..offsets[1]]).unwrap();
     assert!(header_alone.totals.iter().all(|count| matches!(count, Count::NotCounted { .. })));
 }
@@ -57,7 +59,7 @@ fn totals_of_a_damaged_recording_are_an_error() {
 
 #[test]
 fn an_event_that_no_row_counts_has_its_reason_as_a_total() {
-    let lost = Count::Lost { reason: "the counter was taken".to_owned() };
+    let lost = Count::Lost { reason: "the counter was taken".into() };
     let bare = WindowRow { counts: vec![Count::Exact(5), lost.clone(), lost.clone()], ..row(1) };
     let bytes = written(&header(), &[vec![bare]], &footer());
     let offsets = support::frames(&bytes);
@@ -91,7 +93,7 @@ fn events_boundaries_and_sources_are_recorded_as_a_plan_and_a_machine_have_them(
     let recorded = RecordedEvent::of(&line);
     assert_eq!((recorded.name.as_str(), recorded.modes), ("loads:u", Some(Modes::USER)));
     assert_eq!((recorded.scale, recorded.source), (0.5, Some(Rung::Soft)));
-    let reason = Count::NotSupported { reason: "no PMU".to_owned() };
+    let reason = Count::NotSupported { reason: "no PMU".into() };
     let line = PlanLine { outcome: Outcome::NotCounted(reason), ..line };
     assert_eq!((RecordedEvent::of(&line).source, RecordedEvent::of(&line).provenance), (None, None));
     let events = vec![recorded, RecordedEvent::of(&line), support::event("e")];
@@ -282,7 +284,7 @@ fn interval() -> impl Strategy<Value = Interval> {
     prop_oneof![
         (any::<u64>(), any::<bool>())
             .prop_map(|(half_width, concentrated)| Interval::Known { half_width, concentrated }),
-        text().prop_map(|reason| Interval::Unknown { reason }),
+        text().prop_map(|text| Interval::Unknown { reason: NoInterval::Reported(text) }),
     ]
 }
 
@@ -298,10 +300,10 @@ fn count() -> impl Strategy<Value = Count> {
                 raw, estimate, time_enabled_ns, time_running_ns, interval
             }
         ),
-        1 => (number(), text()).prop_map(|(raw, part)| Count::Partial { raw, part }),
-        1 => text().prop_map(|reason| Count::NotCounted { reason }),
-        1 => text().prop_map(|reason| Count::NotSupported { reason }),
-        1 => text().prop_map(|reason| Count::Lost { reason }),
+        1 => (number(), text()).prop_map(|(raw, part)| Count::Partial { raw, part: part.into() }),
+        1 => text().prop_map(|reason| Count::NotCounted { reason: reason.into() }),
+        1 => text().prop_map(|reason| Count::NotSupported { reason: reason.into() }),
+        1 => text().prop_map(|reason| Count::Lost { reason: reason.into() }),
     ]
 }
 

@@ -230,7 +230,7 @@ fn run_value(value: &RunValue) -> Value {
 
 fn part(part: &PartSummary) -> Value {
     let mut out = json!({
-        "pmu": part.pmu,
+        "pmu": part.pmu.as_deref().unwrap_or_default(),
         "share": optional(Some(part.share)),
         "count": part.verdict.word(),
         "reason": part.reason,
@@ -299,6 +299,7 @@ fn interval(line: &LineSummary) -> Value {
             "concentrated": interval.concentrated,
         })
     });
+    let reason = reason.map(|reason| reason.to_string());
     json!({ "interval": interval, "interval_reason": reason })
 }
 

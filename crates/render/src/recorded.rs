@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn long_names_reasons_and_notes_are_broken_at_80_columns() {
         let long = "a reason of many words ".repeat(9);
-        let lost = Count::Lost { reason: long.clone() };
+        let lost = Count::Lost { reason: long.clone().into() };
         let raw = "cpu/event=0xc0,umask=0x0f,cmask=1/:u";
         let recorded = Recorded {
             report: one_run().report,

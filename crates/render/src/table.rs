@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use cyclometer_toolkit::core::count::CONFIDENCE;
 use cyclometer_toolkit::core::event::Unit;
-use cyclometer_toolkit::core::{LaunchKind, Provenance, Verdict};
+use cyclometer_toolkit::core::{LaunchKind, MissingReason, NoInterval, Provenance, Verdict};
 use cyclometer_toolkit::stats::{
     DerivedSummary, Determinism, Failures, LineSummary, MeanInterval, PartSummary, Statistics,
 };
@@ -243,7 +243,7 @@ fn half_width(distance: String) -> String {
 /// The data that an estimate is based on, and its possible error where the table has no column for that.
 fn interval_note(
     line: &LineSummary,
-    interval: &Result<MeanInterval, String>,
+    interval: &Result<MeanInterval, NoInterval>,
     several: bool,
     verbose: bool,
 ) -> String {
@@ -256,16 +256,17 @@ fn interval_note(
         }
         Ok(_) => observed,
         Err(reason) if rotated || verbose => {
-            format!("{}: {observed}; no interval: {}", line.verdict, clean(reason))
+            format!("{}: {observed}; no interval: {}", line.verdict, clean(&reason.to_string()))
         }
         Err(_) => format!("{}: {observed}", line.verdict),
     }
 }
 
 fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> TableRow {
+    let pmu = part.pmu.as_deref().unwrap_or_default();
     let name = match &part.summand {
-        None => part.pmu.clone(),
-        Some(event) if line.is_hybrid => format!("{}/{event}/", part.pmu),
+        None => pmu.to_owned(),
+        Some(event) if line.is_hybrid => format!("{pmu}/{event}/"),
         Some(event) => event.clone(),
     };
     let share = line.is_hybrid.then(|| units::percent(part.share));
@@ -369,11 +370,9 @@ fn source_note(line: &LineSummary) -> String {
         (Some(rung), Some(resolution)) => format!("{rung}: {}, scope {}", clean(resolution), line.scope),
         _ => String::new(),
     };
-    let skipped = line.skipped.iter().filter_map(|other| {
-        let reason = other.reason.to_string();
-        let is_said = line.reason.as_ref() == Some(&reason);
-        (!is_said).then(|| format!("not {}: {}", other.rung, clean(&reason)))
-    });
+    let said = line.not_planned.as_ref().and_then(MissingReason::unused_source);
+    let others = line.skipped.iter().filter(|other| said != Some(&other.reason));
+    let skipped = others.map(|other| format!("not {}: {}", other.rung, clean(&other.reason.to_string())));
     join([chosen].into_iter().chain(skipped).collect())
 }
 

@@ -261,7 +261,7 @@ pub fn failing_runs() -> Show {
 
 /// Requested events with every verdict and every provenance.
 pub fn every_verdict(runs: usize) -> Show {
-    let reason = |text: &str| text.to_owned();
+    let reason = |text: &str| text.into();
     let mut lines = vec![
         hardware("exact_one", true),
         hardware("scaled_one", true),
@@ -296,7 +296,7 @@ pub fn every_verdict(runs: usize) -> Show {
 fn verdict_cells(i: u64) -> Vec<Cell> {
     let on = |mut cell: Cell, cpu: u32, lost: Option<&str>| {
         cell.at.cpu = Some(cpu);
-        cell.lost = lost.map(str::to_owned);
+        cell.lost = lost.map(Into::into);
         cell
     };
     let mut lost = cell(5, 99);
@@ -337,7 +337,7 @@ pub fn translated_run() -> Show {
     let mut lines = basics();
     lines.extend([soft("instructions", true), soft("calls", true), hardware("cycles", true)]);
     let left =
-        Cell { lost: Some("detached at 0x401136: the program started a thread".to_owned()), ..cell(6, 77) };
+        Cell { lost: Some("detached at 0x401136: the program started a thread".into()), ..cell(6, 77) };
     let mut cells = basic_cells(1.0);
     cells.extend([cell(5, 700_000_123), left]);
     let mut report = report(lines, vec![cells]);
@@ -381,7 +381,7 @@ pub fn metrics(runs: usize) -> (Show, Vec<MetricRequest>) {
     let names =
         ["instructions", "cpu_cycles", "cpu/slots/", "cpu/topdown-retiring/", "branch_misses", "page_walks"];
     let mut lines: Vec<PlanLine> = names.iter().map(|name| hardware(name, true)).collect();
-    let reason = "the PMU cpu does not have this event (ENOENT)".to_owned();
+    let reason = "the PMU cpu does not have this event (ENOENT)".into();
     lines[5] = refuse(lines[5].clone(), Count::NotSupported { reason });
     let cells = |i: u64| {
         vec![
@@ -542,7 +542,7 @@ pub fn remarks() -> Show {
     let mut time = noted(basics().remove(1), "split by sampling");
     time.event.requested = true;
     let missing = |name: &str, requested, reason: &str| {
-        refuse(noted(hardware(name, requested), cache), Count::NotSupported { reason: reason.to_owned() })
+        refuse(noted(hardware(name, requested), cache), Count::NotSupported { reason: reason.into() })
     };
     let lines = vec![
         time,

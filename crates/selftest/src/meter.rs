@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 
-/// Something to do while counters count.
+/// Work that is done while counters count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum MeteredWork {
     /// Rounds of a loop of known length.
@@ -37,7 +37,7 @@ impl MeteredWork {
         }
     }
 
-    /// Does it.
+    /// Does the work.
     pub(crate) fn run(self, memory: &mut KernelMemory) {
         match self {
             MeteredWork::Kernel(kernel, rounds) => kernel.run(rounds, memory),
@@ -47,17 +47,17 @@ impl MeteredWork {
     }
 }
 
-/// Long enough that the thread is taken off its CPU.
+/// A wait that is long enough for the thread to leave its CPU.
 const NAP: Duration = Duration::from_micros(200);
 
 /// The smallest pages that any of the systems has, in bytes.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// So large a piece of memory is always a new one.
+/// The size from which the allocator maps new memory.
 ///
 /// # Source
 ///
-/// glibc, `mallopt(3)`, M_MMAP_THRESHOLD: memory that was given back may be given out again below 32 MiB.
+/// glibc, `mallopt(3)`, M_MMAP_THRESHOLD: memory that was freed may be reused below 32 MiB.
 const NEW_BYTES: usize = 40 * 1024 * 1024;
 
 fn touch(bytes: usize) {
@@ -70,7 +70,7 @@ fn touch(bytes: usize) {
     black_box(&fresh);
 }
 
-/// Runs a kernel for nobody here to count: for a source that counts whole processes.
+/// Runs a kernel without a counter in this process: for a source that counts whole processes.
 pub fn run_kernel(kernel: Kernel, rounds: Rounds) {
     kernel.run(rounds, &mut KernelMemory::new());
 }
@@ -80,11 +80,11 @@ pub fn run_kernel(kernel: Kernel, rounds: Rounds) {
 pub struct MeterSample {
     /// The count.
     pub raw: u64,
-    /// How long it was wanted, in ns.
+    /// How long it was enabled, in ns.
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
-    /// How long the work took, with starting and stopping the counter, in ns.
+    /// How long the work took, in ns, including the start and stop of the counter.
     pub wall_ns: u64,
 }
 
@@ -94,8 +94,8 @@ impl MeterSample {
         MeterSample { raw, ..MeterSample::default() }
     }
 
-    /// Whether the source claims to have counted all the time. Core PMUs of a hybrid take over from each
-    /// other, which costs a moment.
+    /// Whether the source claims to have counted all the time. The change from one core PMU of a hybrid to
+    /// the other takes a moment.
     pub(crate) fn is_whole(&self) -> bool {
         self.time_running_ns as f64 >= 0.99 * self.time_enabled_ns as f64
     }
@@ -103,7 +103,7 @@ impl MeterSample {
 
 /// Counts one event.
 pub trait EventMeter {
-    /// Has the work done and says what was counted.
+    /// Does the work, and returns its count.
     ///
     /// # Errors
     ///
@@ -111,14 +111,14 @@ pub trait EventMeter {
     fn count(&mut self, work: MeteredWork) -> Result<MeterSample, String>;
 }
 
-/// Counts that were made before, each given once for every time that it was made.
+/// Counts that were taken before. Each is returned once.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedCounts {
     samples: BTreeMap<MeteredWork, Vec<MeterSample>>,
 }
 
 impl RecordedCounts {
-    /// Adds a count behind those of the same work.
+    /// Adds a count, to be returned after earlier ones of the same work.
     pub fn add(&mut self, work: MeteredWork, sample: MeterSample) {
         self.samples.entry(work).or_default().push(sample);
     }

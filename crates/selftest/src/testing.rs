@@ -72,7 +72,7 @@ impl Counting for OpenFake {
                 Behaviour::FirstOnly(count) if i == 0 => cell.raw += *count,
                 Behaviour::FirstOnlyHonest(count) if i == 0 => cell.raw += *count,
                 Behaviour::FirstOnlyHonest(_) => cell.time_running_ns -= 100,
-                Behaviour::Lost => cell.lost = Some("pinned".to_owned()),
+                Behaviour::Lost => cell.lost = Some("pinned".into()),
                 _ => {}
             }
         }

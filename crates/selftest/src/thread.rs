@@ -89,7 +89,7 @@ fn sample(slot: SlotId, before: &Reading, after: &Reading, wall_ns: u64) -> Resu
     let (mut found, mut wanted) = (false, 0);
     for cell in cells {
         if let Some(reason) = &cell.lost {
-            return Err(reason.clone());
+            return Err(reason.to_string());
         }
         let old = before.cells.iter().find(|old| old.slot == slot && old.at == cell.at);
         let since = |new: u64, old: Option<u64>| new.wrapping_sub(old.unwrap_or(0));

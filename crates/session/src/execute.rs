@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Cell, Exit, ExitStatus, Reading, Signalled, Waited};
 use cyclometer_core::report::Run;
-use cyclometer_core::{Child, LaunchKind, Result, SlotId, Target};
+use cyclometer_core::{Child, LaunchKind, MissingReason, Result, SlotId, Target};
 
 use crate::open::OpenedPass;
 use crate::open_source::OpenSource;
@@ -55,7 +55,8 @@ impl RunningSession<'_, '_> {
         Ok(ExecutedRun { run, interrupted, kill_cause: child.kill_cause() })
     }
 
-    /// Waits for the end; reads at every interval; changes groups; passes signals on.
+    /// Waits for the end of the command. Meanwhile it reads at every interval, rotates groups and passes
+    /// signals on.
     fn attend(
         &mut self,
         child: &mut dyn Child,
@@ -113,7 +114,8 @@ impl RunningSession<'_, '_> {
         self.observer.interval(&Moment { elapsed_ns, pass, reading, slices }, &self.report.plan);
     }
 
-    /// Ctrl-C or Ctrl-\ may end the command before we hear of it ourselves; then the session ends as well.
+    /// Ctrl-C or Ctrl-\ may end the command before this process gets the signal. The session then ends as
+    /// well.
     fn killed_by_terminal(&self, exit: &Exit) -> Option<i32> {
         match exit.status {
             Some(ExitStatus::Signal(signal @ (SIGINT | SIGQUIT))) if self.settings.runs > 1 => Some(signal),
@@ -121,10 +123,10 @@ impl RunningSession<'_, '_> {
         }
     }
 
-    /// How often everything is read though nobody is told.
+    /// The interval of reads without a report to the observer.
     ///
-    /// A process that is not our child takes its accounting with it when it ends, so that a source can only
-    /// give what it read last. Narrow counters wrap.
+    /// The accounting of a process that is not our child is gone when the process ends, and a source has only
+    /// its last values. Narrow counters wrap.
     fn keeps_values(&self, opened: &OpenedPass) -> Option<Duration> {
         let is_somebodys =
             matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_) | Target::Several(_)));
@@ -144,7 +146,7 @@ fn next_group(opened: &mut OpenedPass, now: &dyn Fn() -> Instant) {
     }
 }
 
-/// Reads every source; one that cannot be read now has no cells, and the command goes on.
+/// Reads every source. A source that cannot be read now has no cells, and the command goes on.
 fn read_now(opened: &mut OpenedPass) -> Reading {
     let mut reading = Reading::default();
     for source in &mut opened.sources {
@@ -156,7 +158,7 @@ fn read_now(opened: &mut OpenedPass) -> Reading {
     reading
 }
 
-/// How often the values of somebody else's process are read, so that its end costs at most this much.
+/// The interval at which a process that is not our child is read: its end loses at most this much time.
 const KEEP_EVERY: Duration = Duration::from_millis(100);
 
 /// Points in time at a constant distance.
@@ -170,8 +172,8 @@ impl IntervalTimer {
         IntervalTimer { due: every.map(|every| started + every), every: every.unwrap_or_default() }
     }
 
-    /// Whether it is time; then the next point that lies ahead is due: a slow reader skips points, it does
-    /// not queue them.
+    /// Whether a point is due. The next one is the first that lies ahead: a slow reader skips points, and
+    /// does not queue them.
     fn strikes(&mut self, now: Instant) -> bool {
         let Some(due) = self.due.filter(|due| *due <= now) else { return false };
         let mut next = due + self.every;
@@ -187,7 +189,7 @@ fn start(sources: &mut [OpenSource]) -> Result<()> {
     sources.iter_mut().try_for_each(|source| source.counting.start())
 }
 
-/// Stops everything, then reads everything. A source that lost its state costs its own values only.
+/// Stops all sources, then reads all of them. A source that lost its state loses its own values only.
 fn finish(opened: &mut OpenedPass, exit: &Exit) -> Reading {
     for source in &mut opened.sources {
         source.counting.exited(exit);
@@ -199,7 +201,7 @@ fn finish(opened: &mut OpenedPass, exit: &Exit) -> Reading {
         match stopped.and_then(|()| source.counting.read(&mut own)) {
             Ok(()) => reading.cells.append(&mut own.cells),
             Err(error) => {
-                reading.cells.extend(source.slots().map(|slot| lost(slot, error.to_string())));
+                reading.cells.extend(source.slots().map(|slot| lost(slot, error.to_string().into())));
             }
         }
     }
@@ -207,6 +209,6 @@ fn finish(opened: &mut OpenedPass, exit: &Exit) -> Reading {
     reading
 }
 
-fn lost(slot: SlotId, reason: String) -> Cell {
+fn lost(slot: SlotId, reason: MissingReason) -> Cell {
     Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
 }

@@ -264,7 +264,7 @@ impl RunningSession<'_, '_> {
         if let (Some(reason), true, LaunchKind::Translated) = (reason, is_lost, plan.launch_of(run.index)) {
             self.report.plan.intent.counted = Counted::Runs(made);
             let done = "timed the other runs natively, as they would have been translated in vain".to_owned();
-            self.note(FallbackStep { event: None, refused: reason, done });
+            self.note(FallbackStep { event: None, refused: reason.to_string(), done });
         }
     }
 

@@ -86,15 +86,16 @@ mod tests {
     use super::*;
     use cyclometer_core::event::PerfEvent;
     use cyclometer_core::skipped::{SkipReason, Skipped};
-    use cyclometer_core::{Candidate, Count, CpuSet, Modes, Provenance, Unit};
+    use cyclometer_core::{Candidate, Count, CpuSet, MissingReason, Modes, Provenance, Unit};
 
     fn denied(by: Rung, class: PerfClass, modes: Option<Modes>) -> PlanLine {
         let part = PerfEvent::new("cpu".to_owned(), 4, 1, class);
         let event =
             Event::new("e", Unit::Count, vec![Candidate::perf(vec![part], Provenance::Hardware, modes)]);
         let reason = "not permitted".to_owned();
-        let refused = SkipReason::Refused { kind: RefusalKind::NoPermission, text: reason.clone() };
-        let skipped = vec![Skipped { rung: by, reason: refused }];
+        let refused = SkipReason::Refused { kind: RefusalKind::NoPermission, text: reason };
+        let skipped = vec![Skipped { rung: by, reason: refused.clone() }];
+        let reason = MissingReason::unused(refused);
         PlanLine { event, outcome: Outcome::NotCounted(Count::NotCounted { reason }), skipped }
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::report::FallbackStep;
 use cyclometer_core::{
-    Error, ErrorKind, LaunchKind, Pass, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+    Error, ErrorKind, LaunchKind, MissingReason, Pass, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId,
+    Source, Target,
 };
 use cyclometer_plan::{Replan, give_up, replan};
 
@@ -19,7 +20,7 @@ use crate::{Execution, RunningSession};
 pub(crate) struct OpenedPass {
     pub(crate) sources: Vec<OpenSource>,
     /// Slots that were refused after the plan was settled, each with the reason.
-    pub(crate) refused: Vec<(SlotId, String)>,
+    pub(crate) refused: Vec<(SlotId, MissingReason)>,
     /// The rotation groups of events, where they rotate.
     pub(crate) rotation: Option<Box<PassRotation>>,
     /// The windows that are recorded beside.
@@ -63,7 +64,7 @@ impl RunningSession<'_, '_> {
             match refusal.slot.filter(|slot| pass.slots.iter().any(|held| held.id == *slot)) {
                 Some(slot) if self.has_result(slot) => {
                     let same = pass.slots.iter().filter(|held| held.opened_as() == slot);
-                    refused.extend(same.map(|held| (held.id, refusal.text.clone())));
+                    refused.extend(same.map(|held| (held.id, MissingReason::from(&refusal))));
                 }
                 None if self.is_settled(execution) => return Err(busy(&refusal)),
                 _ => self.replan(&refusal, &mut retries)?,

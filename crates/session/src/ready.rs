@@ -2,7 +2,7 @@
 //! changes.
 
 use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::{Child, Error, ErrorKind, LaunchKind, Refusal, Result, Rung, Target};
+use cyclometer_core::{Child, Error, ErrorKind, LaunchKind, MissingReason, Refusal, Result, Rung, Target};
 use cyclometer_plan::abandon;
 
 use crate::open::{OpenedPass, OpeningOutcome};
@@ -43,7 +43,8 @@ impl RunningSession<'_, '_> {
     /// what that run was to count is lost.
     fn without_counts(&mut self, execution: Execution, refusal: &Refusal) -> Result<Ready> {
         let child = self.child(LaunchKind::Native)?;
-        let refused = self.pass(execution).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();
+        let refused =
+            self.pass(execution).slots.iter().map(|slot| (slot.id, MissingReason::from(refusal))).collect();
         let opened = OpenedPass { sources: Vec::new(), refused, rotation: None, windows: None };
         Ok(Ready { child, opened, launch: LaunchKind::Native })
     }

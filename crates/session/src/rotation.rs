@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::{At, Cell, CellKey, PlaceCells, Reading};
 use cyclometer_core::report::{Slice, SliceCount};
-use cyclometer_core::{Pass, Random, Result, SlotId};
+use cyclometer_core::{MissingReason, Pass, Random, Result, SlotId};
 
 use crate::open_source::OpenSource;
 
@@ -51,7 +51,7 @@ pub(crate) struct PassRotation {
     cost: Duration,
     clock: SliceClock,
     begun: bool,
-    failure: Option<String>,
+    failure: Option<MissingReason>,
     last: Last,
     slices: Vec<Slice>,
 }
@@ -121,7 +121,7 @@ impl PassRotation {
         }
         let (old, next) = (self.current, self.draw());
         if let Err(error) = each(sources, |source| source.counting.select(number(next))) {
-            self.failure = Some(format!("its turn could not be changed: {error}"));
+            self.failure = Some(MissingReason::NotSelected { error: error.to_string() });
             return;
         }
         self.current = next;
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_sum_without_a_summand_has_no_count_until_all_are_read_again() {
-        let gone = Cell { lost: Some("busy".to_owned()), ..summand(1, 0, 0) };
+        let gone = Cell { lost: Some("busy".into()), ..summand(1, 0, 0) };
         for unread in [vec![summand(0, 80, 200)], vec![summand(0, 80, 200), gone]] {
             let mut last = sum_after_one_slice();
             assert_eq!(last.counts(&unread), []);
@@ -522,7 +522,7 @@ mod tests {
             cell.at.cpu = Some(cpu);
             cell
         };
-        let gone = Cell { lost: Some("cpu went offline".to_owned()), ..on_cpu(1, 1) };
+        let gone = Cell { lost: Some("cpu went offline".into()), ..on_cpu(1, 1) };
         let counts = last.counts([&on_cpu(0, 0), &on_cpu(1, 0), &gone]);
         let expected = SliceCount { slot: SlotId(0), raw: 5, time_enabled_ns: 9, time_running_ns: 9 };
         assert_eq!(counts, [expected]);

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn where_nothing_ran_nothing_is_known() {
         assert_eq!(found(vec![cell(0, "cpu", 0, 0), cell(1, "cpu", 0, 0)]), [0; 0]);
-        let lost = Cell { lost: Some("pinned".to_owned()), ..cell(1, "cpu", 0, 0) };
+        let lost = Cell { lost: Some("pinned".into()), ..cell(1, "cpu", 0, 0) };
         assert_eq!(found(vec![cell(0, "cpu", 5, 90_000), lost]), [1]);
     }
 }

@@ -45,7 +45,7 @@ struct SimulatedCounter {
     active: Option<Active>,
 }
 
-/// A stretch of cycles: of which stream, and in which mode.
+/// A stretch of cycles, with its instruction stream and mode.
 #[derive(Clone, Copy)]
 pub(crate) struct Stretch<'a> {
     pub progress: &'a ActivityProgress,
@@ -59,9 +59,9 @@ pub(crate) struct SimulatedCpu {
     model: &'static Model,
     semantics: Arc<Semantics>,
     layout: Arc<ModelRegisters>,
-    /// As they read.
+    /// The values that reads return.
     written: HashMap<Register, u64>,
-    /// As they act: on Arm and Apple only after a barrier.
+    /// The values that have taken effect: on Arm and Apple only after a barrier.
     acting: HashMap<Register, u64>,
     counters: Vec<SimulatedCounter>,
     /// Overflow flags, and on Intel the flag of frozen counters.
@@ -158,7 +158,7 @@ impl SimulatedCpu {
         }
     }
 
-    /// A bit for each of 32 common events that there is.
+    /// A bit for each of 32 common events that the CPU has.
     fn common_events(&self, first: u16) -> u64 {
         let bit = |select: u16| select.checked_sub(first).filter(|bit| *bit < 32);
         self.semantics
@@ -217,7 +217,7 @@ impl SimulatedCpu {
             R::FullWidthCounter(n) => self.preset(CounterId::General(n), value),
             R::FixedCounter(n) => self.preset(CounterId::Fixed(n), value),
             R::GlobalStatusReset => self.status &= !value,
-            // Whatever is written, the shares begin anew.
+            // The shares begin anew, whatever the value.
             R::Metrics => self.shares = SlotShares::default(),
             register => self.keep(Register::Intel(register), value),
         }
@@ -279,7 +279,7 @@ impl SimulatedCpu {
         self.keep(Register::Arm(arm::Register::Control), value & kept);
     }
 
-    /// The bits of the counters that there are.
+    /// The bits of the counters that the CPU has.
     fn counter_bits(&self) -> u64 {
         self.counters.iter().fold(0, |bits, counter| bits | self.status_mask(counter.id))
     }
@@ -288,13 +288,13 @@ impl SimulatedCpu {
         self.written.insert(register, value);
     }
 
-    /// Lets what was written act.
+    /// Lets written values take effect.
     pub(crate) fn act(&mut self) {
         self.acting = self.written.clone();
         self.settle();
     }
 
-    /// Writes a register as hardware or the kernel does: it acts at once.
+    /// Writes a register as hardware or the kernel does: the value takes effect at once.
     pub(crate) fn force(&mut self, register: Register, value: u64) {
         self.written.insert(register, value);
         self.acting.insert(register, value);
@@ -336,7 +336,7 @@ impl SimulatedCpu {
         self.model.chip.family == Family::Intel && self.status & intel::CTR_FRZ != 0
     }
 
-    /// Counts that a stretch changes, and what they count.
+    /// The counters that a stretch changes, with their events.
     fn counting(&self, user: bool) -> impl Iterator<Item = (&SimulatedCounter, Active)> {
         let runs = !self.is_frozen();
         let counts = move |active: &Active| runs && if user { active.user } else { active.kernel };
@@ -403,7 +403,7 @@ impl SimulatedCpu {
             && self.acting.of_apple(apple::Register::Control) & apple::PMCR0_ACTIVE != 0
     }
 
-    /// Whether what asked for an interrupt is gone, and the interrupt with it: on Arm, where flags drive a
+    /// Whether the cause of an interrupt is gone, and the interrupt with it: on Arm, where flags drive a
     /// line.
     pub(crate) fn takes_back_interrupts(&self) -> bool {
         self.model.chip.family == Family::Arm && !self.line_is_up()
@@ -453,7 +453,7 @@ impl SimulatedCpu {
         }
     }
 
-    /// The kernel writes its own value over what enables counters.
+    /// The kernel writes its own value to the register that enables counters.
     pub(crate) fn rewrite_control(&mut self) {
         match self.model.chip.family {
             Family::Apple => self.force(Register::Apple(apple::Register::Control), KERNELS_PMCR0),

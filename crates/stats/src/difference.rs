@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use cyclometer_core::event::{OsMetric, Part};
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Count, Rung, Scope, SlotId};
+use cyclometer_core::{Count, MissingReason, PartReason, Rung, Scope, SlotId};
 
 use crate::settle::{SlotReading, Span, settle};
 
@@ -65,9 +65,9 @@ fn known(reading: &Reading) -> impl Iterator<Item = &Cell> {
 fn cell_difference(now: &Cell, before: &Cell, decrease: Decrease) -> Cell {
     let raw = now.raw.checked_sub(before.raw);
     let decrease = raw.is_none().then_some(decrease);
-    let went_back = (decrease == Some(Decrease::Lost)).then(|| "the value went back".to_owned());
+    let went_back = (decrease == Some(Decrease::Lost)).then_some(MissingReason::WentBack);
     let is_launch_cost = decrease == Some(Decrease::LaunchCost) && now.lost.is_none();
-    let less = is_launch_cost.then(|| "less than the launch had cost".to_owned());
+    let less = is_launch_cost.then_some(PartReason::BelowLaunch);
     Cell {
         raw: raw.unwrap_or(0),
         lost: now.lost.clone().or(went_back),
@@ -102,7 +102,7 @@ pub fn settle_interval(
 
 /// The remark of a gauge has the range since the start, which is not that of an interval.
 fn only_sampled(cell: &mut Cell) {
-    cell.partial = cell.partial.take().map(|_| "sampled".to_owned());
+    cell.partial = cell.partial.take().map(|_| PartReason::Sampled);
 }
 
 fn is_peak(line: &PlanLine) -> bool {
@@ -171,7 +171,7 @@ mod tests {
     fn a_value_that_went_back_is_lost_and_not_huge() {
         let now = reading(vec![cell(SLOT, 3, 20, 20)]);
         let before = reading(vec![cell(SLOT, 5, 10, 10)]);
-        assert_eq!(difference(&now, &before).cells[0].lost.as_deref(), Some("the value went back"));
+        assert_eq!(difference(&now, &before).cells[0].lost, Some(MissingReason::WentBack));
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         let line = os_line("page-faults", OsMetric::PageFaults);
         let (now, before) = (reading(vec![cell(SLOT, 40, 20, 20)]), reading(vec![cell(SLOT, 43, 10, 10)]));
         let count = settle_interval(&line, &now, &before, SLOT, Scope::Tree);
-        assert_eq!(count, Count::Partial { raw: 0, part: "less than the launch had cost".into() });
+        assert_eq!(count, Count::Partial { raw: 0, part: PartReason::BelowLaunch });
     }
 
     #[test]
@@ -187,7 +187,7 @@ mod tests {
         let mut gone = cell(SLOT, 3, 20, 20);
         gone.lost = Some("gone".into());
         let delta = difference(&reading(vec![gone]), &reading(vec![cell(SLOT, 1, 10, 10)]));
-        assert_eq!(delta.cells[0].lost.as_deref(), Some("gone"));
+        assert_eq!(delta.cells[0].lost, Some("gone".into()));
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
         let gauge = |integral, ns| {
             let mut cell = cell(SLOT, integral, ns, ns);
             (cell.at.pmu, cell.partial) =
-                (Some("nvidia0".to_owned()), Some("nvidia0 sampled 9 times, 1 W to 7 W".to_owned()));
+                (Some("nvidia0".to_owned()), Some("nvidia0 sampled 9 times, 1 W to 7 W".into()));
             reading(vec![cell])
         };
         let part = GpuPart { quantity: GpuQuantity::Power, place: GpuPlace::Nvml(None) };
@@ -206,7 +206,7 @@ mod tests {
         // 1 s with 2 W, then 1 s with 6 W, in mW times ms.
         let (first, second) = (gauge(2_000_000, 1_000_000_000), gauge(8_000_000, 2_000_000_000));
         let count = settle_interval(&line, &second, &first, SLOT, Scope::Tree);
-        assert_eq!(count, Count::Partial { raw: 6_000, part: "whole device, sampled".to_owned() });
+        assert_eq!((count.value(), count.reason().as_deref()), (Some(6_000), Some("whole device, sampled")));
         let whole = settle(&line, &second, SLOT, Scope::System);
         assert_eq!(whole.value(), Some(4_000));
         assert!(whole.reason().unwrap().contains("1 W to 7 W"));

@@ -34,7 +34,7 @@ pub use failures::{Failures, RunFailure};
 pub use label::{effective_modes, label};
 pub use line_summary::{Determinism, LineSummary, MeanInterval, PartSummary, RunValue};
 pub use request::{Environment, MetricRequest};
-pub use rotation::{NoInterval, Rotation, TotalEstimate};
+pub use rotation::{Rotation, TotalEstimate};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{DroppedRun, Summary, asked_scope, summarise, summarise_as, summarise_with};

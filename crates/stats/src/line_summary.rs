@@ -2,7 +2,9 @@
 
 use cyclometer_core::event::Unit;
 use cyclometer_core::skipped::Skipped;
-use cyclometer_core::{Count, Interval, LaunchKind, Modes, Provenance, Rung, Scope, SlotId, Verdict};
+use cyclometer_core::{
+    Count, Interval, LaunchKind, MissingReason, Modes, NoInterval, Provenance, Rung, Scope, SlotId, Verdict,
+};
 
 use crate::statistics::Statistics;
 
@@ -40,13 +42,15 @@ pub struct LineSummary {
     pub determinism: Option<Determinism>,
     /// The worst state of all values.
     pub verdict: Verdict,
-    /// The reason why the verdict is not exact; `None` when it is.
+    /// The reason why the verdict is not exact, in words; `None` when it is.
     pub reason: Option<String>,
+    /// The reason why the plan does not count the event; `None` when it does.
+    pub not_planned: Option<MissingReason>,
     /// Statistics over the runs that count.
     pub statistics: Statistics,
     /// The confidence interval of the mean, as an estimate of the mean of complete observations, or the
     /// reason why there is none. `None` where no value is an estimate.
-    pub interval: Option<Result<MeanInterval, String>>,
+    pub interval: Option<Result<MeanInterval, NoInterval>>,
     /// The value of each run that counts and had the event in its pass.
     pub values: Vec<RunValue>,
     /// Whether several core types count it.
@@ -86,7 +90,7 @@ pub struct MeanInterval {
 }
 
 impl MeanInterval {
-    pub(crate) fn of(values: &[RunValue], scale: f64) -> Option<Result<MeanInterval, String>> {
+    pub(crate) fn of(values: &[RunValue], scale: f64) -> Option<Result<MeanInterval, NoInterval>> {
         let intervals: Vec<&Interval> = values.iter().filter_map(interval).collect();
         if intervals.is_empty() {
             return None;
@@ -100,7 +104,10 @@ impl MeanInterval {
                     any_concentrated |= concentrated;
                 }
                 Interval::Unknown { reason } => return Some(Err(reason.clone())),
-                _ => return Some(Err("it is of a kind that is not known here".to_owned())),
+                _ => {
+                    let text = "it is of a kind that is not known here".to_owned();
+                    return Some(Err(NoInterval::Reported(text)));
+                }
             }
         }
         let half_width = sum.sqrt() / values.len() as f64;
@@ -169,8 +176,8 @@ pub struct RunValue {
 /// One core PMU of a hybrid, or one summand of a sum, over all runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartSummary {
-    /// The PMU's name.
-    pub pmu: String,
+    /// The PMU's name; `None` where the operating system counts.
+    pub pmu: Option<String>,
     /// The vendor's event, if several events of a PMU are summed.
     pub summand: Option<String>,
     /// Share of the enabled time that was spent on it, 0 to 1, over all runs.

@@ -2,7 +2,9 @@
 
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::report::Run;
-use cyclometer_core::{Candidate, Count, LaunchKind, Plan, Report, Rung, Scope, SlotId, Target, Verdict};
+use cyclometer_core::{
+    Candidate, Count, LaunchKind, MissingReason, Plan, Report, Rung, Scope, SlotId, Target, Verdict,
+};
 
 use crate::derived::{DerivedSummary, derive};
 use crate::label::{effective_modes, label};
@@ -145,10 +147,19 @@ impl<'a> SlotRuns<'a> {
             interval: MeanInterval::of(&values, self.scale()).filter(|_| verdict == Verdict::Scaled),
             verdict,
             reason,
+            not_planned: self.not_planned().cloned(),
             statistics,
             is_hybrid: candidate.is_some_and(Candidate::is_hybrid),
             parts: self.parts(&values),
             values,
+        }
+    }
+
+    /// The reason why the plan does not count the event, if so.
+    fn not_planned(self) -> Option<&'a MissingReason> {
+        match &self.line().outcome {
+            Outcome::NotCounted(count) => count.missing(),
+            _ => None,
         }
     }
 
@@ -228,8 +239,8 @@ impl<'a> SlotRuns<'a> {
         };
         let of_run = |(run, value): (&&'a Run, &RunValue)| self.reading(run).parts(whole(value));
         let per_run: Vec<Vec<PartCount>> = self.runs.iter().zip(values).map(of_run).collect();
-        let mut keys: Vec<(usize, &str)> =
-            per_run.iter().flatten().map(|part| (part.part, part.pmu.as_str())).collect();
+        let mut keys: Vec<(usize, Option<&str>)> =
+            per_run.iter().flatten().map(|part| (part.part, part.pmu.as_deref())).collect();
         keys.sort_unstable();
         keys.dedup();
         keys.into_iter().map(|(part, pmu)| part_summary(part, pmu, &per_run, self.scale())).collect()
@@ -246,15 +257,15 @@ fn in_some_runs(reason: String, same: usize, runs: usize) -> String {
     if same == runs { reason } else { format!("{reason} (in {same} of {runs} runs)") }
 }
 
-fn part_summary(part: usize, pmu: &str, per_run: &[Vec<PartCount>], scale: f64) -> PartSummary {
+fn part_summary(part: usize, pmu: Option<&str>, per_run: &[Vec<PartCount>], scale: f64) -> PartSummary {
     let counts: Vec<&PartCount> =
-        per_run.iter().flatten().filter(|count| count.part == part && count.pmu == pmu).collect();
+        per_run.iter().flatten().filter(|count| count.part == part && count.pmu.as_deref() == pmu).collect();
     let values: Vec<Option<f64>> =
         counts.iter().map(|count| count.count.value().map(|value| value as f64 * scale)).collect();
     let sum = |time: fn(&PartCount) -> u64| counts.iter().map(|count| time(count) as f64).sum::<f64>();
     let worst = counts.iter().map(|count| &count.count).max_by_key(|count| count.verdict());
     PartSummary {
-        pmu: pmu.to_owned(),
+        pmu: pmu.map(str::to_owned),
         summand: counts.iter().find_map(|count| count.summand.clone()),
         share: sum(|count| count.time_running_ns) / sum(|count| count.time_enabled_ns).max(1.0),
         verdict: worst.map_or(Verdict::NotCounted, |count| count.verdict()),

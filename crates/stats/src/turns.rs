@@ -4,7 +4,7 @@ use cyclometer_core::event::Part;
 use cyclometer_core::exec::Reading;
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::report::{Run, Slice, SliceCount};
-use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Scope, SlotId};
+use cyclometer_core::{Candidate, Count, Interval, MissingReason, Modes, Plan, Scope, SlotId};
 
 use crate::label::effective_modes;
 use crate::rotation::{Rotation, TotalEstimate};
@@ -95,7 +95,7 @@ impl<'a> Turns<'a> {
         match (ran(&own), ran(&whole)) {
             _ if own.is_empty() => Observed::Nothing(self.not_scheduled()),
             _ if time_enabled_ns == 0 || seen.iter().all(Option::is_some) => Observed::All,
-            (0, _) => Observed::Nothing(never_ran(&own).to_owned()),
+            (0, _) => Observed::Nothing(never_ran(&own)),
             (time_running_ns, 0) => Observed::Scaled { time_enabled_ns, time_running_ns },
             (_, time_running_ns) => match self.rotation(slot, &lengths).estimate(&seen) {
                 None => Observed::Nothing(self.not_scheduled()),
@@ -109,13 +109,15 @@ impl<'a> Turns<'a> {
         }
     }
 
-    fn not_scheduled(&self) -> String {
-        let time = total(self.slices.iter().map(|slice| slice.wall_ns));
-        let told = self.plan.intent.subject.is_command() && self.span == Span::Whole;
-        let runs = self.plan.exact_runs().filter(|_| told && self.plan.intent.multiplex != Multiplex::Always);
-        let hint = runs.map_or(String::new(), |runs| format!("; -r {runs} counts it exactly"));
-        let of = if self.span == Span::Whole { "run" } else { "interval" };
-        format!("not scheduled during the {} {of}{hint}", duration(time))
+    fn not_scheduled(&self) -> MissingReason {
+        let is_run = self.span == Span::Whole;
+        let may_repeat = self.plan.intent.subject.is_command() && is_run;
+        let more_runs_help = may_repeat && self.plan.intent.multiplex != Multiplex::Always;
+        MissingReason::NotScheduled {
+            time_ns: total(self.slices.iter().map(|slice| slice.wall_ns)),
+            is_run,
+            exact_runs: self.plan.exact_runs().filter(|_| more_runs_help),
+        }
     }
 
     fn rotation(&self, slot: SlotId, lengths: &[u64]) -> Rotation {
@@ -177,20 +179,20 @@ impl<'a> Turns<'a> {
     }
 }
 
-fn never_ran(own: &[&SliceCount]) -> &'static str {
+fn never_ran(own: &[&SliceCount]) -> MissingReason {
     match own.iter().any(|count| count.time_enabled_ns > 0) {
-        true => "never reached a counter: all were in use by others",
-        false => "scheduled only while the target did not run",
+        true => MissingReason::NeverOnCounter { summand: None },
+        false => MissingReason::ScheduledWithoutTarget,
     }
 }
 
 fn interval(estimate: &TotalEstimate) -> Interval {
-    match estimate.half_width {
+    match &estimate.half_width {
         Ok(half_width) => {
             let half_width = half_width.ceil() as u64;
             Interval::Known { half_width, concentrated: estimate.concentrated }
         }
-        Err(why) => Interval::Unknown { reason: why.to_string() },
+        Err(reason) => Interval::Unknown { reason: reason.clone() },
     }
 }
 
@@ -213,14 +215,6 @@ fn length_ns(slice: &Slice) -> u64 {
     slice.counts.iter().map(|count| count.time_enabled_ns).max().unwrap_or(0)
 }
 
-fn duration(ns: u64) -> String {
-    match ns {
-        0..1_000_000 => format!("{} µs", ns / 1_000),
-        1_000_000..10_000_000_000 => format!("{} ms", ns / 1_000_000),
-        _ => format!("{} s", ns / 1_000_000_000),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,7 +222,7 @@ mod tests {
     use crate::summary::{Summary, summarise};
     use crate::testing::{hardware, report, turning_pass, turning_run};
     use cyclometer_core::plan::PlanLine;
-    use cyclometer_core::{Report, Verdict};
+    use cyclometer_core::{NoInterval, Report, Verdict};
 
     /// The length of a slice in the tests, in ns.
     const SLICE_NS: u64 = 10_000_000;
@@ -316,9 +310,10 @@ mod tests {
         let turns = [None, Some(0), Some(1), Some(2)];
         let report = reported(&turns, vec![ramp(&turns, &[1])]);
         assert_eq!(
-            only(&report, 1),
-            Count::NotCounted { reason: "not scheduled during the 10 ms run; -r 3 counts it exactly".into() }
+            only(&report, 1).reason().unwrap(),
+            "not scheduled during the 10 ms run; -r 3 counts it exactly"
         );
+        assert_eq!(only(&report, 1).verdict(), Verdict::NotCounted);
         assert_eq!(only(&report, 2), Count::Exact(0), "the only turn that there was counted all the time");
     }
 
@@ -329,7 +324,7 @@ mod tests {
             _ => (50, SLICE_NS, SLICE_NS),
         });
         let report = reported(&THREE, vec![run]);
-        let reason = "scheduled only while the target did not run".to_owned();
+        let reason = MissingReason::ScheduledWithoutTarget;
         assert_eq!(only(&report, 2), Count::NotCounted { reason });
         assert_eq!(only(&report, 1).verdict(), Verdict::Scaled);
     }
@@ -376,7 +371,7 @@ mod tests {
         let Count::Scaled { estimate, interval, .. } = only(&report, 1) else { panic!() };
         assert_eq!((estimate, interval.half_width()), (100 * 60, None));
         let Count::NotCounted { reason } = only(&report, 2) else { panic!() };
-        assert_eq!(reason, "never reached a counter: all were in use by others");
+        assert_eq!(reason, MissingReason::NeverOnCounter { summand: None });
     }
 
     #[test]
@@ -400,13 +395,14 @@ mod tests {
         (gone.at.cpu, gone.lost) = (Some(1), Some("cpu went offline".into()));
         report.runs[0].reading.cells.push(gone.clone());
         let Count::Partial { part, .. } = only(&report, 1) else { panic!() };
+        let part = part.to_string();
         assert!(
             part.starts_with("without cpu 1 (cpu went offline); observed 50 % of the time, ± "),
             "{part}"
         );
         report.runs[0].reading.cells.retain(|cell| cell.slot != SlotId(1));
         report.runs[0].reading.cells.push(gone);
-        assert_eq!(only(&report, 1), Count::Lost { reason: "cpu went offline".into() });
+        assert_eq!(only(&report, 1), Count::Lost { reason: MissingReason::from("cpu went offline") });
     }
 
     #[test]
@@ -430,7 +426,7 @@ mod tests {
         short.index = 1;
         let summary = summarise(&reported(&THREE, vec![ramp(&THREE, &order(100, 2)), short]));
         let reason = line(&summary, 1).interval.clone().unwrap().unwrap_err();
-        assert_eq!(reason, "seen in 5 slices of time; an interval needs 20");
+        assert_eq!(reason, NoInterval::TooFewSlices { slices: 5, needed: 20 });
     }
 
     #[test]
@@ -471,10 +467,10 @@ mod tests {
         let Some(Count::Scaled { interval, .. }) = count(&run.slices, 1) else { panic!() };
         assert_eq!(
             interval,
-            Interval::Unknown { reason: "seen in 2 slices of time; an interval needs 20".into() }
+            Interval::Unknown { reason: NoInterval::TooFewSlices { slices: 2, needed: 20 } }
         );
         let Some(Count::NotCounted { reason }) = count(&run.slices[1..3], 1) else { panic!() };
-        assert_eq!(reason, "not scheduled during the 20 ms interval");
+        assert_eq!(reason.to_string(), "not scheduled during the 20 ms interval");
         assert_eq!(count(&run.slices, 0), None, "it has no turn");
     }
 }

@@ -5,7 +5,9 @@ use cyclometer_catalog::metric::{self, Metric, PERF_METRICS, is_pseudo_event, re
 use cyclometer_catalog::{Tables, cpus, resolve_list_in};
 use cyclometer_core::event::{Part, Unit};
 use cyclometer_core::machine::{CoreType, CpuId};
-use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, Event, Machine, Result, Rung, SlotId};
+use cyclometer_core::{
+    Candidate, CounterMask, Error, ErrorKind, Event, LackReason, Machine, Result, Rung, SlotId,
+};
 use cyclometer_stats::formula::Expression;
 use cyclometer_stats::{Environment, MetricRequest};
 
@@ -295,7 +297,8 @@ impl Assembler<'_> {
             Ok(Some(event)) => event,
             Ok(None) => Event::new(text, Unit::Count, Vec::new()),
             Err(error) => {
-                Event { unsupported: Some(error.to_string()), ..Event::new(text, Unit::Count, Vec::new()) }
+                let reason = LackReason::Unresolved(error.to_string());
+                Event { unsupported: Some(reason), ..Event::new(text, Unit::Count, Vec::new()) }
             }
         }
     }

@@ -138,11 +138,11 @@ impl ModelledMisses {
             }
             line.statistics = Statistics::of(&[value as f64]);
             let count = match &run.left {
-                Some(left) => Count::Partial { raw: value, part: left.clone() },
+                Some(left) => Count::Partial { raw: value, part: left.clone().into() },
                 None => Count::Exact(value),
             };
             line.verdict = count.verdict();
-            line.reason = count.reason().map(|reason| reason.to_string());
+            line.reason = count.reason();
             line.values.push(of_run(value as f64, count, None));
             if name == CYCLES {
                 line.notes.push(CYCLES_FORMULA.to_owned());
@@ -215,6 +215,7 @@ impl ModelledMisses {
             determinism: None,
             verdict: Verdict::NotCounted,
             reason: None,
+            not_planned: None,
             statistics: Statistics::default(),
             interval: None,
             values: Vec::new(),

@@ -16,8 +16,8 @@ use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread,
 };
 use cyclometer_core::{
-    Count, Error, ErrorKind, Modes, Part, Plan, Provenance, Recovery, Report, Result, Rung, Scope, Slot,
-    SlotId, Unit,
+    Count, Error, ErrorKind, MissingReason, Modes, Part, Plan, Provenance, Recovery, Report, Result, Rung,
+    Scope, Slot, SlotId, Unit,
 };
 use cyclometer_session::{Moment, Observer};
 use cyclometer_stats::{difference, latest, settle, settle_interval, settle_slices};
@@ -553,7 +553,7 @@ impl<'a> Recorder<'a> {
             columns.unwrap_or_else(|| Columns::of(&spec, &report.plan));
         let total = |column: &RecordedColumn| match report.runs.first() {
             Some(run) => settle(&report.plan.lines[column.slot.0], &run.reading, column.slot, Scope::Tree),
-            None => Count::NotCounted { reason: "the run did not end".to_owned() },
+            None => Count::NotCounted { reason: MissingReason::RunNotEnded },
         };
         let totals = columns.iter().map(total).collect();
         Recorded {
@@ -588,20 +588,19 @@ fn launch_note(column: &RecordedColumn, total: &Count, rows: Option<u64>) -> Opt
 fn unassigned(line: &PlanLine, total: &Count, rows: Option<u64>) -> Count {
     let is_account = line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os);
     if line.candidate().is_some_and(|candidate| candidate.gauge().is_some()) {
-        return Count::NotCounted { reason: "a mean is no sum of rows".to_owned() };
+        return Count::NotCounted { reason: MissingReason::MeanOfRows };
     }
     if let Count::Scaled { .. } = total {
-        let reason = "the total is an estimate, as windows have the counters".to_owned();
-        return Count::NotCounted { reason };
+        return Count::NotCounted { reason: MissingReason::EstimatedTotal };
     }
     match (total.value(), rows) {
         (Some(total), Some(rows)) => match total.checked_sub(rows) {
             Some(left) => Count::Exact(left),
             None if is_account => Count::Exact(0),
-            None => Count::Lost { reason: format!("the rows have {rows}, and the run has {total}") },
+            None => Count::Lost { reason: MissingReason::RowsAboveRun { rows, run: total } },
         },
         (None, _) => total.clone(),
-        (_, None) => Count::Lost { reason: "a row has no count".to_owned() },
+        (_, None) => Count::Lost { reason: MissingReason::RowWithoutCount },
     }
 }
 

@@ -85,7 +85,8 @@ fn packages_add_up_and_a_counter_that_began_anew_is_put_together() {
     let lines =
         zones.count("energy-pkg", &(set(&zones.counter(0), 2_000_000) + &set(&zones.counter(2), 600_000)));
     assert_eq!(lines[0].statistics.mean, Some(2.0), "{:?}", lines[0]);
-    let parts: Vec<_> = lines[0].parts.iter().map(|part| (part.pmu.as_str(), part.statistics.mean)).collect();
+    let parts: Vec<_> =
+        lines[0].parts.iter().map(|part| (part.pmu.as_deref().unwrap(), part.statistics.mean)).collect();
     assert_eq!(parts, [("intel-rapl:0", Some(1.0)), ("intel-rapl:2", Some(1.0))]);
 }
 

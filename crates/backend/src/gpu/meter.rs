@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use cyclometer_core::SlotId;
 use cyclometer_core::exec::{At, Cell};
 use cyclometer_core::gpu::GpuQuantity;
+use cyclometer_core::{MissingReason, PartReason, SlotId};
 
 use super::processes::MeasuredProcesses;
 use super::reader::{DeviceProbe, GpuReader, GpuSample, Obstacle, WantedPart};
@@ -46,7 +46,7 @@ pub(super) struct GpuMeter {
     processes: MeasuredProcesses,
     sums: SampleSums,
     /// Why its values are lost: from the opening on, or since a sample failed.
-    lost: Option<String>,
+    lost: Option<MissingReason>,
     /// Whether the device has reported it at all.
     is_reported: bool,
 }
@@ -101,7 +101,7 @@ impl GpuMeter {
             probe,
             processes: wanted.processes.clone(),
             sums: SampleSums::default(),
-            lost: obstacle.as_ref().map(|obstacle| obstacle.text.clone()),
+            lost: obstacle.as_ref().map(|obstacle| obstacle.text.clone().into()),
             is_reported: obstacle.is_none(),
         };
         let named = |obstacle: Obstacle| {
@@ -127,10 +127,10 @@ impl GpuMeter {
         }
         match reader.read(&self.probe, &self.processes) {
             Ok(sample) if self.went_back(sample) => {
-                self.lost = Some("its energy counter went back: the driver was reset".to_owned());
+                self.lost = Some(MissingReason::DriverReset);
             }
             Ok(sample) => self.sums.add(Instant::now(), sample),
-            Err(obstacle) => self.lost = Some(obstacle.text),
+            Err(obstacle) => self.lost = Some(obstacle.text.into()),
         }
     }
 
@@ -159,52 +159,43 @@ impl GpuMeter {
         Cell {
             at: At { part: self.part, pmu: Some(self.probe.device.clone()), ..At::default() },
             lost: self.lost.clone().or_else(|| self.is_still()).or_else(|| self.is_unseen()),
-            partial: Some(self.remark()).filter(|remark| !remark.is_empty()),
+            partial: self.remark(),
             ..Cell::new(self.slot, u64::try_from(raw).unwrap_or(u64::MAX), time_ns, time_ns)
         }
     }
 
     /// Why a counter of energy that did not move is no count: any device uses some.
-    fn is_still(&self) -> Option<String> {
+    fn is_still(&self) -> Option<MissingReason> {
         let is_still = self.is_counter() && self.sums.counted == 0 && self.sums.samples > 1;
-        is_still.then(|| {
-            let ms = self.sums.covered_ns / 1_000_000;
-            format!("its energy counter did not move in {ms} ms: it moves in steps")
-        })
+        is_still.then_some(MissingReason::NoEnergyStep { ms: self.sums.covered_ns / 1_000_000 })
     }
 
     /// Why the memory of processes that were looked at only before they began and after they ended is no
     /// zero.
-    fn is_unseen(&self) -> Option<String> {
+    fn is_unseen(&self) -> Option<MissingReason> {
         let is_by_process =
             self.quantity == GpuQuantity::ProcessMemory && self.processes != MeasuredProcesses::All;
         let is_unseen = is_by_process && self.sums.samples <= 2 && self.sums.greatest == 0;
-        is_unseen.then(|| "the driver was not asked while the processes ran: they ended too soon".to_owned())
+        is_unseen.then_some(MissingReason::NotAsked)
     }
 
-    /// The remark for readers of the value.
-    fn remark(&self) -> String {
-        let (sums, device) = (&self.sums, &self.probe.device);
+    /// The remark for readers of the value; `None` where there is nothing to say.
+    fn remark(&self) -> Option<PartReason> {
+        let (sums, device) = (&self.sums, self.probe.device.clone());
         if sums.samples == 0 {
-            return String::new();
+            return None;
         }
         if self.is_counter() {
             let is_coarse = sums.covered_ns < 10 * ENERGY_STEP_NS;
-            return if is_coarse {
-                format!("{device} counts energy in steps of up to 100 ms")
-            } else {
-                String::new()
-            };
+            return is_coarse.then_some(PartReason::EnergyInSteps { device });
         }
-        let times = format!("sampled {} times", sums.samples);
+        let samples = sums.samples;
         if self.is_added_up() {
-            return format!("{device} added up from power, {times}");
+            return Some(PartReason::FromPower { device, samples });
         }
         let [least, greatest] = [sums.least, sums.greatest].map(|value| shown(value, self.quantity));
         let range = if least == greatest { greatest } else { format!("{least} to {greatest}") };
-        let by = reason_names(sums.reasons);
-        let by = if by.is_empty() { String::new() } else { format!(", by {by}") };
-        format!("{device} {times}, {range}{by}")
+        Some(PartReason::SampledRange { device, samples, range, causes: causes(sums.reasons) })
     }
 }
 
@@ -221,9 +212,9 @@ fn shown(raw: u64, quantity: GpuQuantity) -> String {
     format!("{} {unit}", text.strip_suffix(".0").unwrap_or(&text))
 }
 
-fn reason_names(bits: u64) -> String {
-    let names = REASONS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name);
-    names.collect::<Vec<_>>().join(", ")
+/// The names of the reasons for which power or temperature holds the clocks down.
+fn causes(bits: u64) -> Vec<&'static str> {
+    REASONS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
 }
 
 #[cfg(test)]
@@ -285,7 +276,7 @@ mod tests {
         meter.sample(&mut reader);
         assert_eq!((meter.cell().raw, meter.cell().lost), (230, None));
         meter.sample(&mut reader);
-        assert!(meter.cell().lost.unwrap().contains("went back"));
+        assert!(meter.cell().lost.unwrap().to_string().contains("went back"));
         meter.restart();
         assert_eq!(meter.cell().lost, None);
     }
@@ -296,7 +287,7 @@ mod tests {
             meter(GpuQuantity::Energy, GpuQuantity::Energy, vec![value(5), value(5), value(5)]);
         meter.sample(&mut reader);
         meter.sample(&mut reader);
-        assert!(meter.cell().lost.unwrap().contains("did not move"), "{:?}", meter.cell());
+        assert!(meter.cell().lost.unwrap().to_string().contains("did not move"), "{:?}", meter.cell());
     }
 
     #[test]
@@ -306,7 +297,7 @@ mod tests {
         meter.processes = MeasuredProcesses::Trees(vec![7]);
         meter.sample(&mut reader);
         meter.sample(&mut reader);
-        assert!(meter.cell().lost.unwrap().contains("ended too soon"));
+        assert!(meter.cell().lost.unwrap().to_string().contains("ended too soon"));
         meter.sample(&mut reader);
         assert_eq!((meter.cell().lost, meter.cell().raw), (None, 0), "it was looked at in between");
     }
@@ -319,7 +310,7 @@ mod tests {
         meter.sums.add(start, GpuSample { value: 100_000, reasons: 0 });
         meter.sums.add(start + Duration::from_millis(500), GpuSample { value: 100_000, reasons: 0 });
         assert_eq!(meter.cell().raw, 50_000, "100 W for 0.5 s are 50 J");
-        assert_eq!(meter.cell().partial.unwrap(), "nvidia0 added up from power, sampled 2 times");
+        assert_eq!(meter.cell().partial.unwrap().to_string(), "nvidia0 added up from power, sampled 2 times");
     }
 
     #[test]
@@ -328,7 +319,7 @@ mod tests {
         let (mut meter, mut reader) = meter(GpuQuantity::Power, GpuQuantity::Power, answers);
         meter.sample(&mut reader);
         meter.sample(&mut reader);
-        assert_eq!(meter.cell().lost.as_deref(), Some("lost from the bus"));
+        assert_eq!(meter.cell().lost, Some("lost from the bus".into()));
         assert_eq!(meter.cell().time_enabled_ns, 0);
         meter.restart();
         meter.sample(&mut reader);
@@ -346,7 +337,7 @@ mod tests {
         meter.sample(&mut reader);
         meter.sample(&mut reader);
         assert_eq!(
-            meter.cell().partial.unwrap(),
+            meter.cell().partial.unwrap().to_string(),
             "nvidia0 sampled 2 times, 0 % to 100 %, by power cap, software thermal limit"
         );
         assert!(!is_throttled(0x1 | 0x2 | 0x10 | 0x100) && is_throttled(0x40));

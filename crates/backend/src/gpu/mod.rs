@@ -117,7 +117,7 @@ fn lost(slot: SlotId, part: usize, of: &GpuPart, obstacle: Obstacle) -> Cell {
     };
     Cell {
         at: At { part, pmu: Some(device), ..At::default() },
-        lost: Some(obstacle.text),
+        lost: Some(obstacle.text.into()),
         ..Cell::new(slot, 0, 0, 0)
     }
 }
@@ -218,7 +218,7 @@ impl GpuCounting {
 }
 
 fn lose(cell: &mut Cell, obstacle: &Obstacle) {
-    cell.lost = Some(obstacle.text.clone());
+    cell.lost = Some(obstacle.text.clone().into());
     (cell.time_enabled_ns, cell.time_running_ns) = (0, 0);
 }
 
@@ -255,6 +255,7 @@ impl Counting for GpuCounting {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_core::MissingReason;
     use cyclometer_core::gpu::GpuQuantity;
     use reader::{DeviceProbe, GpuReader, GpuSample, ProbePlace};
 
@@ -278,7 +279,7 @@ mod tests {
         }
     }
 
-    fn read(counting: &mut GpuCounting) -> Vec<Option<String>> {
+    fn read(counting: &mut GpuCounting) -> Vec<Option<MissingReason>> {
         let mut reading = Reading::default();
         counting.read(&mut reading).unwrap();
         reading.cells.into_iter().map(|cell| cell.lost).collect()
@@ -301,7 +302,7 @@ mod tests {
             if !is_started {
                 counting.start().unwrap();
             }
-            let silence = Some("NVML did not answer within 5 s".to_owned());
+            let silence = Some("NVML did not answer within 5 s".into());
             assert_eq!(read(&mut counting), [silence.clone(), silence], "started before: {is_started}");
             counting.stop().unwrap();
         }

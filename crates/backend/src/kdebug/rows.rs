@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cyclometer_core::Count;
 use cyclometer_core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
+use cyclometer_core::{Count, MissingReason};
 
 use super::samples::ThreadSample;
 
@@ -54,7 +54,7 @@ impl SampleRows {
         let is_ready = has_sums(sample);
         let count = |column: &usize| match is_ready {
             true => difference(sample, &before, *column),
-            false => Count::Lost { reason: NO_SUMS.to_owned() },
+            false => Count::Lost { reason: MissingReason::NoSumsYet },
         };
         let counts = self.columns.iter().map(count).collect();
         let flags = WindowFlags {
@@ -92,9 +92,6 @@ impl SampleRows {
     }
 }
 
-/// The reason why a row has no counts.
-const NO_SUMS: &str = "the kernel had no sums of this thread's counters yet";
-
 /// Whether the kernel had sums of the thread's counters: the first is that of cycles, never 0 then.
 fn has_sums(sample: &ThreadSample) -> bool {
     !sample.has_surplus && sample.values.first() != Some(&0)
@@ -104,9 +101,9 @@ fn difference(sample: &ThreadSample, before: &LastSample, column: usize) -> Coun
     match (sample.values.get(column), before.values.get(column)) {
         (Some(now), Some(before)) => match now.checked_sub(*before) {
             Some(counted) => Count::Exact(counted),
-            None => Count::Lost { reason: "the kernel's sum became smaller".to_owned() },
+            None => Count::Lost { reason: MissingReason::SumShrank },
         },
-        _ => Count::Lost { reason: "the sample has no value for it".to_owned() },
+        _ => Count::Lost { reason: MissingReason::NotInSample },
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Instant;
 
 use cyclometer_core::exec::{At, Cell, Reading};
-use cyclometer_core::{Counting, Error, ErrorKind, Recovery, Result, SlotId};
+use cyclometer_core::{Counting, Error, ErrorKind, MissingReason, PartReason, Recovery, Result, SlotId};
 
 use super::hold::CounterHold;
 use super::layout::{CountedPart, CounterLayout};
@@ -16,11 +16,11 @@ pub(super) enum CountedPlace {
     /// The calling thread.
     ThisThread,
     /// These CPUs, with the other work that is counted there.
-    Cpus(Vec<u32>, Option<String>),
+    Cpus(Vec<u32>, Option<PartReason>),
 }
 
 impl CountedPlace {
-    pub(super) fn cpus(cpus: Vec<u32>, company: Option<String>) -> CountedPlace {
+    pub(super) fn cpus(cpus: Vec<u32>, company: Option<PartReason>) -> CountedPlace {
         CountedPlace::Cpus(cpus, company)
     }
 }
@@ -42,7 +42,7 @@ pub(super) struct KperfCounting {
     running_ns: HashMap<(SlotId, usize), u64>,
     /// How long any event has counted, in ns, with the pauses in which another rotation group is configured.
     enabled_ns: u64,
-    lost: Option<String>,
+    lost: Option<MissingReason>,
 }
 
 /// The values of counters at a moment, one row for each CPU or for the thread.
@@ -104,7 +104,7 @@ impl KperfCounting {
         let Some(before) = self.last.take() else { return Ok(()) };
         let after = self.values()?;
         if self.lost.is_none() && !self.hold.has(&self.layout.words(self.selected)) {
-            self.lost = Some("another program has configured kperf meanwhile".to_owned());
+            self.lost = Some(MissingReason::KperfTaken);
         }
         self.add(&before, &after, |_| true);
         self.last = Some(after);

@@ -31,7 +31,7 @@ use std::rc::Rc;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{
-    Counting, CpuSet, Error, ErrorKind, Recovery, Refusal, Result, Rung, Slot, Source, Target,
+    Counting, CpuSet, Error, ErrorKind, PartReason, Recovery, Refusal, Result, Rung, Slot, Source, Target,
 };
 use cyclometer_sys::macos::{Kpc, KpcCounters, KpcFunctions};
 
@@ -144,8 +144,7 @@ impl KperfSource {
             Target::ThisThread => Ok(CountedPlace::ThisThread),
             Target::Cpus(cpus) => Ok(CountedPlace::cpus(cpus.iter().collect(), None)),
             _ if self.counts_by_cpus(on) => {
-                let company = "everything that ran on this Mac meanwhile: kperf counts CPUs, not processes";
-                Ok(CountedPlace::cpus(self.online.iter().collect(), Some(company.to_owned())))
+                Ok(CountedPlace::cpus(self.online.iter().collect(), Some(PartReason::WholeMac)))
             }
             _ => Err(Refusal {
                 slot: slots.first().map(|slot| slot.id),

@@ -242,7 +242,7 @@ fn counts_are_lost_when_another_program_sets_its_own_configuration() {
     mac.functions().set_config(KpcClasses::CONFIGURABLE, &[0x2_00cb]).unwrap();
     let mut reading = Reading::default();
     counting.read(&mut reading).unwrap();
-    let lost = reading.cells[0].lost.as_deref().unwrap();
+    let lost = reading.cells[0].lost.as_ref().unwrap().to_string();
     assert!(lost.contains("another program"), "{lost}");
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Instant;
 
 use cyclometer_arch::{Fault, PmuReg, Registers, Step};
-use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
+use cyclometer_core::{CpuSet, Error, ErrorKind, PartReason, Recovery, Result};
 
 use super::binding;
 use super::devices::Devices;
@@ -101,7 +101,7 @@ impl Bus for MsrBus {
 
     fn bind(&mut self, child: u32, among: &CpuSet) -> Result<Bound> {
         let cpu = binding::bind(child, among)?;
-        Ok(Bound { cpu, company: Some(format!("everything on CPU {cpu}, to which the command was bound")) })
+        Ok(Bound { cpu, company: Some(PartReason::BoundTo { cpu }) })
     }
 
     fn is_bound(&mut self, child: u32, cpu: u32) -> bool {

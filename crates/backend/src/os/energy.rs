@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::energy::EnergyZone;
 use cyclometer_core::exec::{At, Cell, CounterAt, Raw, ReadWay, RefusalKind};
-use cyclometer_core::{Refusal, Slot, SlotId};
+use cyclometer_core::{MissingReason, Refusal, Slot, SlotId};
 
 /// The counter of one zone for one slot.
 #[derive(Debug)]
@@ -34,13 +34,11 @@ enum EnergyState {
 
 impl EnergyState {
     /// Why the energy since the start is unknown.
-    fn obstacle(&self) -> Option<String> {
+    fn obstacle(&self) -> Option<MissingReason> {
         match self {
             EnergyState::Counting => None,
-            EnergyState::PausedTooLong => {
-                Some("its counter may have wrapped twice between two reads".to_owned())
-            }
-            EnergyState::Unreadable(reason) => Some(reason.clone()),
+            EnergyState::PausedTooLong => Some(MissingReason::MayHaveWrapped),
+            EnergyState::Unreadable(reason) => Some(MissingReason::Reported(reason.clone())),
         }
     }
 }
@@ -161,7 +159,7 @@ mod tests {
         meter.start();
         assert_eq!(meter.cell(9).lost, None);
         meter.refresh();
-        assert!(meter.cell(9).lost.unwrap().contains("wrapped twice"));
+        assert!(meter.cell(9).lost.unwrap().to_string().contains("wrapped twice"));
         assert!(!meter.raw(9).is_lost, "regions judge their own length");
         meter.start();
         assert_eq!(meter.cell(9).lost, None, "a new start has lost nothing");
@@ -178,7 +176,7 @@ mod tests {
             fs::remove_file(&file).unwrap();
             meter.refresh();
             assert!(meter.raw(9).is_lost, "the last value is not the present one");
-            assert!(meter.cell(9).lost.unwrap().contains("cannot be read any more"));
+            assert!(meter.cell(9).lost.unwrap().to_string().contains("cannot be read any more"));
             fs::write(&file, "9").unwrap();
             meter.refresh();
             assert!(meter.raw(9).is_lost, "the counter may have begun at 0 meanwhile");

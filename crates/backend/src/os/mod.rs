@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::{At, Cell, CounterAt, Exit, Raw, ReadWay, Reading, RefusalKind, Usage};
-use cyclometer_core::{Counting, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target};
+use cyclometer_core::{
+    Counting, MissingReason, Part, PartReason, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+};
 
 use accounts::Accounts;
 use energy::EnergyMeter;
@@ -137,7 +139,7 @@ impl OsCounting {
             OsMetric::WallTime => (Some(self.wall_ns()?), self.wall_ns()?),
             metric => self.accounted(metric)?,
         };
-        let lost = value.is_none().then(|| format!("{} ended before it could be read", self.subject));
+        let lost = value.is_none().then(|| MissingReason::EndedUnread { target: self.subject.to_string() });
         let time = if lost.is_some() { 0 } else { elapsed_ns.max(1) };
         let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
         let (slot, raw) = (line.slot, value.unwrap_or(0));
@@ -181,22 +183,21 @@ impl OsCounting {
     }
 
     /// Why a value is coarse or incomplete.
-    fn partial(&self, metric: OsMetric, value: u64) -> Option<String> {
+    fn partial(&self, metric: OsMetric, value: u64) -> Option<PartReason> {
         if metric == OsMetric::WallTime || self.usage().is_some() {
             return None;
         }
         let is_time = matches!(metric, OsMetric::UserTime | OsMetric::SystemTime | OsMetric::CpuTime);
         let coarse = self.subject.ticks().filter(|_| is_time && value < TICKS_SHOW_BELOW_NS);
         let notes = [
-            coarse.map(|ticks| format!("in steps of {ticks}")),
-            self.subject.leaves_children_out().then(|| "the process itself, without its children".to_owned()),
+            coarse.map(|ticks| PartReason::InSteps { per_second: ticks.per_second }),
+            self.subject.leaves_children_out().then_some(PartReason::WithoutChildren),
             self.subject.missed().or_else(|| {
-                let missed = self.missed?.as_millis();
-                Some(format!("read {missed} ms before it ended"))
+                let ms = self.missed?.as_millis();
+                Some(PartReason::ReadBeforeEnd { ms })
             }),
         ];
-        let notes: Vec<String> = notes.into_iter().flatten().collect();
-        (!notes.is_empty()).then(|| notes.join("; "))
+        PartReason::all(notes.into_iter().flatten())
     }
 
     fn wall_ns(&self) -> Option<u64> {

@@ -1,7 +1,5 @@
 //! Parsers of `/proc` and control group files. Names in these files are untrusted.
 
-use std::fmt;
-
 use cyclometer_core::CpuSet;
 
 use super::accounts::Accounts;
@@ -17,16 +15,6 @@ impl Ticks {
     fn nanoseconds(self, ticks: u64) -> u64 {
         let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.per_second.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-}
-
-impl fmt::Display for Ticks {
-    /// The length of one tick.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match 1_000_000_000 / self.per_second.max(1) {
-            ns if ns % 1_000_000 == 0 => write!(f, "{} ms", ns / 1_000_000),
-            ns => write!(f, "{} µs", ns / 1000),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::{CpuSet, Refusal, Target};
+use cyclometer_core::{CpuSet, PartReason, Refusal, Target};
 use cyclometer_sys::process;
 
 use super::accounts::Accounts;
@@ -141,13 +141,10 @@ impl Several {
     }
 
     /// How long before their end the ended members were read, where one has ended.
-    fn missed(&self) -> Option<String> {
+    fn missed(&self) -> Option<PartReason> {
         let ended = || self.members.iter().filter_map(SubjectMember::missed);
-        let (longest, count) = (ended().max()?.as_millis(), self.members.len());
-        Some(match ended().count() {
-            1 => format!("1 of {count} was read {longest} ms before it ended"),
-            some => format!("{some} of {count} were read up to {longest} ms before they ended"),
-        })
+        let (ms, targets) = (ended().max()?.as_millis(), self.members.len());
+        Some(PartReason::SomeReadBeforeEnd { ended: ended().count(), targets, ms })
     }
 
     /// The longest ticks of any member.
@@ -320,7 +317,7 @@ impl Subject {
     }
 
     /// How long before their end members were read, where there are several and one has ended.
-    pub(super) fn missed(&self) -> Option<String> {
+    pub(super) fn missed(&self) -> Option<PartReason> {
         match self {
             Subject::Several(several) => several.missed(),
             _ => None,
@@ -492,15 +489,15 @@ mod tests {
             member.advance(now + missed);
         };
         ends(&mut several.members[0], ms(20));
-        assert_eq!(several.missed().unwrap(), "1 of 3 was read 20 ms before it ended");
+        assert_eq!(several.missed().unwrap().to_string(), "1 of 3 was read 20 ms before it ended");
         ends(&mut several.members[2], ms(100));
-        assert_eq!(several.missed().unwrap(), "2 of 3 were read up to 100 ms before they ended");
+        assert_eq!(several.missed().unwrap().to_string(), "2 of 3 were read up to 100 ms before they ended");
         // An ended member stays so, even if its id could be read again.
         let Subject::Thread { began, .. } = &mut several.members[0].subject else { panic!("a thread") };
         *began = Began::default();
         assert!(several.take().is_some(), "one runs");
         assert_eq!(several.members[0].last(), last);
-        assert_eq!(several.missed().unwrap(), "2 of 3 were read up to 100 ms before they ended");
+        assert_eq!(several.missed().unwrap().to_string(), "2 of 3 were read up to 100 ms before they ended");
         several.members.remove(1);
         assert_eq!(several.take(), None, "all have ended");
     }

@@ -6,7 +6,7 @@ use std::io;
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{At, RefusalKind};
 use cyclometer_core::pmu::CorePmuName;
-use cyclometer_core::{Modes, Refusal, Slot, SlotId, Target};
+use cyclometer_core::{Modes, PartReason, Refusal, Slot, SlotId, Target};
 use cyclometer_sys::perf::{self, Attr, GroupValues, OpenEvent, Values, flags};
 use cyclometer_sys::process::{self, errno};
 
@@ -28,7 +28,7 @@ pub(super) struct OpenedEvent {
     /// The rotation group in which it counts; `None`: all.
     pub(super) turn: Option<u32>,
     /// Why its value may be incomplete.
-    pub(super) partial: Option<String>,
+    pub(super) partial: Option<PartReason>,
     /// A core PMU counts it.
     pub(super) is_core: bool,
     /// Number of events that reading it reads: itself, and those that follow it here.
@@ -133,17 +133,10 @@ fn open_threads(units: &[PerfGroup<'_>], pid: u32, inherit: bool) -> Result<Vec<
             return Ok(opened);
         }
         if attempts == ATTEMPTS {
-            opened.iter_mut().for_each(|opened| opened.partial = Some(maybe_missing(newcomers)));
+            opened.iter_mut().for_each(|opened| opened.partial = Some(PartReason::NewThreads(newcomers)));
             return Ok(opened);
         }
         attempts += 1;
-    }
-}
-
-fn maybe_missing(threads: usize) -> String {
-    match threads {
-        1 => "1 thread started while the counters were being opened: it may be missing".to_owned(),
-        n => format!("{n} threads started while the counters were being opened: they may be missing"),
     }
 }
 

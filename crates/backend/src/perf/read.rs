@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cyclometer_core::CpuSet;
 use cyclometer_core::exec::{Cell, Reading};
+use cyclometer_core::{CpuSet, MissingReason};
 
 use super::program::OpenedEvent;
 
@@ -29,8 +29,8 @@ pub(super) fn cell(opened: &OpenedEvent) -> Cell {
             lost: None,
             partial: opened.partial.clone(),
         },
-        Ok(None) => lost(format!("{}: the pinned event did not get or keep a counter", opened.name)),
-        Err(e) => lost(format!("{}: the counter cannot be read: {e}", opened.name)),
+        Ok(None) => lost(MissingReason::LostPin { event: opened.name.clone() }),
+        Err(e) => lost(MissingReason::Unreadable { event: opened.name.clone(), error: e.to_string() }),
     }
 }
 
@@ -107,14 +107,14 @@ mod tests {
         let both = sum(on_core, &on_atom);
         let times: Vec<_> = both.cells.iter().map(|one| (one.time_enabled_ns, one.time_running_ns)).collect();
         assert_eq!(times, [(100, 100), (110, 110), (10, 10)]);
-        let pinned = Cell { lost: Some("no counter".to_owned()), ..cell(0, "cpu_atom", 0, 0, 0) };
+        let pinned = Cell { lost: Some(MissingReason::Gone), ..cell(0, "cpu_atom", 0, 0, 0) };
         assert_eq!(of_cpu(Reading { cells: vec![pinned] }, 0, cpus_of).cells[0].lost, None);
     }
 
     #[test]
     fn readings_on_two_core_types_add_up() {
         let cell = |raw, running| Cell::new(SlotId(1), raw, 100, running);
-        let gone = Cell { lost: Some("gone".to_owned()), ..cell(0, 0) };
+        let gone = Cell { lost: Some(MissingReason::Gone), ..cell(0, 0) };
         let core = Reading { cells: vec![cell(7, 100), cell(0, 0), cell(1, 1)] };
         let atom = Reading { cells: vec![cell(0, 0), cell(5, 100), gone] };
         let both = sum(core, &atom);

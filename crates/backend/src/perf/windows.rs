@@ -34,7 +34,7 @@ use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
     WindowingState,
 };
-use cyclometer_core::{Count, Refusal, Result, Slot, SlotId, Target};
+use cyclometer_core::{Count, MissingReason, PartReason, Refusal, Result, Slot, SlotId, Target};
 use cyclometer_sys::perf::monotonic_ns;
 use cyclometer_sys::process::check_process_list;
 use cyclometer_sys::ring::{ForkRecord, MappingRecord, TaskRecord};
@@ -136,8 +136,8 @@ pub(super) struct PerfWindows {
     seen: BTreeSet<u32>,
     /// Threads that ended before their group was open.
     missed: u64,
-    /// The groups by thread; those of CPUs are at 0.
-    groups: BTreeMap<u32, ThreadGroup>,
+    /// The groups by thread; `None` for those of CPUs.
+    groups: BTreeMap<Option<u32>, ThreadGroup>,
     kept: RowsByOverflow,
     /// Changes of executable memory that wait to be taken.
     code_memory: Vec<CodeMemoryChange>,
@@ -244,7 +244,7 @@ impl PerfWindows {
         let overflows = Overflows::open_several(&self.leader, &self.members, &self.further, on, how)?;
         let group = ThreadGroup { overflows, thread, places: Vec::new(), lost_records: 0, has_ended: false };
         self.seen.extend(thread.map(|thread| thread.tid));
-        self.groups.insert(thread.map_or(0, |thread| thread.tid), group);
+        self.groups.insert(thread.map(|thread| thread.tid), group);
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl PerfWindows {
                 return;
             }
             let opened = self.open_thread(thread);
-            match opened.map(|()| self.groups.get(&thread.tid).map(|group| group.overflows.start())) {
+            match opened.map(|()| self.groups.get(&Some(thread.tid)).map(|group| group.overflows.start())) {
                 Ok(Some(Err(error))) => self.without_rows(&error.to_string()),
                 Ok(_) if self.lists => new.extend(relatives(thread.pid)),
                 Ok(_) => {}
@@ -300,7 +300,7 @@ impl PerfWindows {
             self.groups.retain(|_, group| !group.has_ended);
             lost.iter().for_each(|reason| self.without_rows(reason));
             // An id that a fork reports is of a new thread, also where another one had it.
-            new.retain(|thread: &WindowThread| !self.groups.contains_key(&thread.tid));
+            new.retain(|thread: &WindowThread| !self.groups.contains_key(&Some(thread.tid)));
             self.seen.retain(|tid| new.iter().all(|thread| thread.tid != *tid));
             if new.is_empty() || !self.follows || self.state == RecordingState::Stopped {
                 return;
@@ -503,7 +503,9 @@ impl PlaceState {
                 let before = self.values.get(slot).copied().unwrap_or(0);
                 counted(*value, before, self.flags.throttled)
             }
-            None => Count::NotCounted { reason: format!("{} does not have the event", self.at.counted_by()) },
+            None => {
+                Count::NotCounted { reason: MissingReason::NotOnPmu { pmu: self.at.counted_by().to_owned() } }
+            }
         };
         let counts: Vec<Count> = order.iter().map(count).collect();
         let nothing = enabled_ns == 0 && counts.iter().all(|count| count.value().unwrap_or(0) == 0);
@@ -556,11 +558,8 @@ fn periods_passed(
 /// value is never extrapolated: on a hybrid, the time on other cores belongs to the group of their PMU.
 fn counted(now: u64, before: u64, throttled: bool) -> Count {
     match now.checked_sub(before) {
-        None => Count::Lost { reason: "the value went back".to_owned() },
-        Some(raw) if throttled => Count::Partial {
-            raw,
-            part: "the kernel stopped the counter for a while, as it interrupted too often".to_owned(),
-        },
+        None => Count::Lost { reason: MissingReason::WentBack },
+        Some(raw) if throttled => Count::Partial { raw, part: PartReason::Throttled },
         Some(raw) => Count::Exact(raw),
     }
 }

@@ -4,7 +4,7 @@ mod group;
 
 use cyclometer_arch::{Fault, PmuReg, Register, RegisterProgram, Step, arm, carry_out, restore};
 use cyclometer_core::exec::{At, Cell};
-use cyclometer_core::{CounterId, Error, ErrorKind, Result};
+use cyclometer_core::{CounterId, Error, ErrorKind, MissingReason, PartReason, Result};
 
 use super::Bus;
 use super::program::Recipe;
@@ -137,7 +137,11 @@ impl Driver {
     }
 
     /// Gives up counters that another user has taken, in all rotation groups.
-    pub(super) fn give_away(&mut self, taken: &[(CounterId, String)], bus: &mut dyn Bus) -> Result<()> {
+    pub(super) fn give_away(
+        &mut self,
+        taken: &[(CounterId, MissingReason)],
+        bus: &mut dyn Bus,
+    ) -> Result<()> {
         if taken.is_empty() {
             return Ok(());
         }
@@ -147,7 +151,7 @@ impl Driver {
     }
 
     /// Marks everything that was counted here as lost.
-    pub(super) fn lose(&mut self, reason: &str) {
+    pub(super) fn lose(&mut self, reason: &MissingReason) {
         self.groups.iter_mut().for_each(|group| group.lose(reason));
     }
 
@@ -169,7 +173,11 @@ impl Driver {
 
     /// A cell for every event of this rotation group and for events that always count; with `None`, for all
     /// events.
-    pub(super) fn cells(&self, turn: Option<u32>, partial: Option<&str>) -> impl Iterator<Item = Cell> {
+    pub(super) fn cells(
+        &self,
+        turn: Option<u32>,
+        partial: Option<&PartReason>,
+    ) -> impl Iterator<Item = Cell> {
         let of_turn =
             move |group: &&DriverGroup| turn.is_none() || group.turn().is_none() || group.turn() == turn;
         self.groups.iter().filter(of_turn).flat_map(DriverGroup::members).map(move |member| {
@@ -178,7 +186,7 @@ impl Driver {
             Cell {
                 at,
                 lost: member.lost.clone(),
-                partial: partial.map(str::to_owned),
+                partial: partial.cloned(),
                 ..Cell::new(member.place.slot, member.raw, member.counted_ns, member.counted_ns)
             }
         })

@@ -36,7 +36,7 @@ use std::rc::Weak;
 
 use cyclometer_arch::{Chip, Coded, Registers, Step};
 use cyclometer_core::window::WindowThread;
-use cyclometer_core::{CpuSet, Error, Result};
+use cyclometer_core::{CpuSet, Error, MissingReason, PartReason, Result};
 
 pub use chips::Chips;
 pub use left::{LeftRegisters, LeftState, Restoration, Restored};
@@ -97,7 +97,7 @@ pub trait Bus: Registers {
     }
 
     /// The reason why counts since the registers were opened are invalid, if there is one.
-    fn disturbance(&mut self) -> Option<String> {
+    fn disturbance(&mut self) -> Option<MissingReason> {
         None
     }
 
@@ -159,7 +159,7 @@ pub struct Bound {
     pub cpu: u32,
     /// The other work that is counted there, in words (`everything that ran on CPU 3`); `None` where nothing
     /// else runs.
-    pub company: Option<String>,
+    pub company: Option<PartReason>,
 }
 
 /// The PMU of some CPUs, as drivers need it.

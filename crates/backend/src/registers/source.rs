@@ -9,7 +9,8 @@ use cyclometer_core::event::Part;
 use cyclometer_core::exec::{Clock, Reading, RefusalKind};
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{
-    CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target,
+    CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, MissingReason, PartReason, Refusal, Result,
+    Rung, Slot, Source, Target,
 };
 
 use super::driver::Driver;
@@ -129,7 +130,7 @@ impl<B: Bus + 'static> RegisterSource<B> {
 struct CountedCpus {
     cpus: Vec<u32>,
     /// The other work that is counted there.
-    company: Option<String>,
+    company: Option<PartReason>,
     /// The child that was bound to the CPU.
     child: Option<u32>,
 }
@@ -255,14 +256,14 @@ impl<B: Bus> RegisterCounting<B> {
     fn look_after_child(&mut self) {
         let (Some(child), [cpu]) = (self.place.child, self.place.cpus.as_slice()) else { return };
         if !self.bus.borrow_mut().is_bound(child, *cpu) {
-            let reason = format!("the command, or a thread of it, left CPU {cpu}, to which it was bound");
+            let reason = MissingReason::LeftCpu { pid: None, cpu: *cpu };
             self.drivers.iter_mut().for_each(|driver| driver.lose(&reason));
         }
     }
 
     fn put(&mut self, turn: Option<u32>, out: &mut Reading) {
         for driver in &self.drivers {
-            out.cells.extend(driver.cells(turn, self.place.company.as_deref()));
+            out.cells.extend(driver.cells(turn, self.place.company.as_ref()));
         }
     }
 }
@@ -293,7 +294,7 @@ impl<B: Bus + 'static> Counting for RegisterCounting<B> {
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
         if let Some(windows) = &self.windows {
-            let company = self.place.company.as_deref();
+            let company = self.place.company.as_ref();
             return windows.with(|windows, bus| windows.read(company, bus, out));
         }
         self.update()?;

@@ -14,7 +14,9 @@ use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
     WindowingState,
 };
-use cyclometer_core::{Count, CounterId, Error, ErrorKind, Refusal, Result, Slot, SlotId};
+use cyclometer_core::{
+    Count, CounterId, Error, ErrorKind, MissingReason, PartReason, Refusal, Result, Slot, SlotId,
+};
 
 use super::driver::Driver;
 use super::program::SlotPart;
@@ -47,7 +49,7 @@ pub(super) struct RegisterWindows {
     /// A child that is bound to the only CPU.
     child: Option<u32>,
     /// Why all counts from here on are lost.
-    disturbance: Option<String>,
+    disturbance: Option<MissingReason>,
     began_ns: u64,
     ended_ns: Option<u64>,
     /// The first error in a handler, which has no caller that could take it.
@@ -217,8 +219,7 @@ impl RegisterWindows {
         for cpu in self.cpus() {
             self.on_cpu(bus, cpu, |windows, bus| windows.look(bus, cpu))?;
             if let Some(child) = self.child.filter(|child| !bus.is_bound(*child, cpu)) {
-                let reason = format!("the command {child}, or a thread of it, left CPU {cpu}");
-                self.disturbance.get_or_insert(reason);
+                self.disturbance.get_or_insert(MissingReason::LeftCpu { pid: Some(child), cpu });
             }
         }
         if self.disturbance.is_none() {
@@ -245,7 +246,12 @@ impl RegisterWindows {
     }
 
     /// The counts since the start.
-    pub(super) fn read(&mut self, company: Option<&str>, bus: &mut dyn Bus, out: &mut Reading) -> Result<()> {
+    pub(super) fn read(
+        &mut self,
+        company: Option<&PartReason>,
+        bus: &mut dyn Bus,
+        out: &mut Reading,
+    ) -> Result<()> {
         if self.ended_ns.is_none() {
             self.look(bus)?;
         }
@@ -254,13 +260,13 @@ impl RegisterWindows {
             for ((place, _), count) in core.members.iter().zip(core.counts()) {
                 let at = At { part: place.part, pmu: Some(core.pmu.clone()), cpu: None, tid: None };
                 let reason = match &count {
-                    WindowCount::Lost(loss) => Some(loss.to_string()),
+                    WindowCount::Lost(loss) => Some(loss.into()),
                     WindowCount::Exact(_) => self.disturbance.clone(),
                 };
                 out.cells.push(Cell {
                     at,
                     lost: reason,
-                    partial: company.map(str::to_owned),
+                    partial: company.cloned(),
                     ..Cell::new(place.slot, count.exact().unwrap_or(0), elapsed_ns, elapsed_ns)
                 });
             }
@@ -362,8 +368,8 @@ impl CoreWindows {
     fn give_away(&mut self, cpu: u32, slots: &[usize], bus: &mut dyn Bus) -> Result<()> {
         let Some(on_cpu) = self.windows.as_ref().and_then(|windows| windows.on(cpu)) else { return Ok(()) };
         let lost = on_cpu.lost().filter(|(slot, _)| slots.contains(slot));
-        let taken: Vec<(CounterId, String)> =
-            lost.map(|(slot, loss)| (self.members[slot].1, loss.to_string())).collect();
+        let taken: Vec<(CounterId, MissingReason)> =
+            lost.map(|(slot, loss)| (self.members[slot].1, loss.into())).collect();
         match self.drivers.iter_mut().find(|driver| driver.cpu() == cpu) {
             Some(driver) => driver.give_away(&taken, bus),
             None => Ok(()),
@@ -427,7 +433,7 @@ impl CoreWindows {
         });
         match sum {
             Some(sum) => Count::from(&sum),
-            None => Count::NotCounted { reason: format!("{} does not have the event", self.pmu) },
+            None => Count::NotCounted { reason: MissingReason::NotOnPmu { pmu: self.pmu.clone() } },
         }
     }
 }

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use cyclometer_core::event::AccountedCount;
 use cyclometer_core::exec::{Cell, CounterUsage, Exit, Raw, Reading, RefusalKind};
 use cyclometer_core::{
-    Counting, Error, ErrorKind, Modes, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+    Counting, Error, ErrorKind, MissingReason, Modes, Part, PartReason, Refusal, Result, Rung, Slot, SlotId,
+    Source, Target,
 };
 use cyclometer_sys::counter_accounts::CounterAccounts;
 use cyclometer_sys::process::errno;
@@ -257,7 +258,7 @@ impl SelfCounting {
     fn cell(&self, requested: RequestedCount) -> Option<Cell> {
         let RequestedCount { slot, count } = requested;
         let Some(last) = self.last().0 else {
-            let lost = Some(format!("{} ended before it could be read", self.account.name()));
+            let lost = Some(MissingReason::EndedUnread { target: self.account.name() });
             return Some(Cell { lost, ..Cell::new(slot, 0, 0, 0) });
         };
         let time = last.counted_ns(count);
@@ -268,7 +269,7 @@ impl SelfCounting {
     }
 
     /// The counts that are missing from the values.
-    fn partial(&self) -> Option<String> {
+    fn partial(&self) -> Option<PartReason> {
         let (last, missed) = self.last();
         let last = last?;
         let wants_children = match self.account {
@@ -276,14 +277,11 @@ impl SelfCounting {
             Account::Process { inherit, .. } => inherit,
             Account::ThisThread => false,
         };
-        let children = (wants_children && last.totals.children_time > 0)
-            .then(|| "the process itself, without its children".to_owned());
-        let missed = missed.map(|missed| {
-            let before = missed.saturating_sub(last.elapsed).as_millis();
-            format!("read {before} ms before it ended")
-        });
-        let notes: Vec<String> = children.into_iter().chain(missed).collect();
-        (!notes.is_empty()).then(|| notes.join("; "))
+        let children =
+            (wants_children && last.totals.children_time > 0).then_some(PartReason::WithoutChildren);
+        let missed = missed
+            .map(|missed| PartReason::ReadBeforeEnd { ms: missed.saturating_sub(last.elapsed).as_millis() });
+        PartReason::all(children.into_iter().chain(missed))
     }
 
     fn raw(&self, requested: RequestedCount) -> Raw {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use cyclometer_core::exec::{ExitStatus, Usage};
+use cyclometer_core::{MissingReason, PartReason};
 use cyclometer_sys::counter_accounts::{CoreTypeAccount, ProcessAccount, ThreadAccount};
 
 use super::*;
@@ -87,7 +88,8 @@ fn a_command_whose_last_account_is_missing_has_lost_its_counts() {
     counting.start().unwrap();
     counting.exited(&exit(None));
     for cell in cells(counting.as_mut()) {
-        assert_eq!(cell.lost.as_deref(), Some("the command ended before it could be read"));
+        let target = "the command".to_owned();
+        assert_eq!(cell.lost, Some(MissingReason::EndedUnread { target }));
         assert_eq!(cell.time_running_ns, 0);
     }
     let mut raw = Vec::new();
@@ -106,7 +108,7 @@ fn children_that_are_not_in_the_account_make_it_partial_where_they_were_requeste
         counting.start().unwrap();
         cells(counting.as_mut())[0].partial.clone()
     };
-    let expected = Some("the process itself, without its children".to_owned());
+    let expected = Some(PartReason::WithoutChildren);
     assert_eq!(partial(Target::Child(7), later), expected);
     assert_eq!(partial(Target::Process { pid: 7, inherit: true }, later), expected);
     assert_eq!(partial(Target::Process { pid: 7, inherit: false }, later), None);
@@ -123,7 +125,7 @@ fn a_process_that_ends_keeps_its_last_counts_and_says_how_old_they_are() {
     counting.stop().unwrap();
     let last = cells(counting.as_mut());
     assert_eq!(last[0].raw, 15);
-    let note = last[0].partial.clone().unwrap();
+    let note = last[0].partial.clone().unwrap().to_string();
     assert!(note.starts_with("read ") && note.ends_with(" ms before it ended"), "{note}");
     let mut raw = Vec::new();
     counting.sample(&mut raw).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace, ProcessMemory};
 use cyclometer_core::exec::{Cell, Exit, Reading};
-use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
+use cyclometer_core::{Counting, Error, ErrorKind, MissingReason, PartReason, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, RunTimeCodeOwner, TracerReport};
 use cyclometer_soft::host::{file_sum, unescaped_path};
@@ -16,7 +16,7 @@ use cyclometer_soft::host::{file_sum, unescaped_path};
 use super::link::Link;
 
 /// A number, or why it is missing.
-pub(super) type EventSum = std::result::Result<u64, String>;
+pub(super) type EventSum = std::result::Result<u64, MissingReason>;
 
 /// The counts of one command and all its descendants.
 pub(super) struct SoftwareCounting {
@@ -29,7 +29,7 @@ pub(super) struct SoftwareCounting {
     /// Whether these are the final values.
     settled: bool,
     /// Why the counts are incomplete, if they are.
-    partial: Option<String>,
+    partial: Option<PartReason>,
     /// Whether counts by instruction were requested.
     by_code: bool,
 }
@@ -47,14 +47,15 @@ impl SoftwareCounting {
     fn settle(&mut self, exit: &Exit) {
         let report = self.link.borrow_mut().last_report(exit.status);
         let sums = self.lines.iter().enumerate().map(|(i, (_, event))| {
-            let sum = sum(&report.as_ref().map_err(Clone::clone)?.processes, *event)?;
+            let report = report.as_ref().map_err(|silence| MissingReason::Reported(silence.clone()))?;
+            let sum = sum(&report.processes, *event)?;
             match self.sums.get(i) {
-                Some(Ok(before)) if *before > sum => Err(BACKWARDS.to_owned()),
+                Some(Ok(before)) if *before > sum => Err(MissingReason::CountsBelowEarlier),
                 _ => Ok(sum),
             }
         });
         self.sums = sums.collect();
-        self.partial = report.ok().and_then(|report| incompleteness(&report));
+        self.partial = report.ok().and_then(|report| incompleteness(&report)).map(PartReason::Reported);
         self.settled = true;
     }
 
@@ -71,8 +72,6 @@ impl SoftwareCounting {
         Ok(())
     }
 }
-
-const BACKWARDS: &str = "counts in the end were below earlier ones";
 
 impl Counting for SoftwareCounting {
     fn start(&mut self) -> Result<()> {
@@ -184,15 +183,16 @@ pub(super) fn sum(report: &[ProcessCounts], event: ExecutionEvent) -> EventSum {
     let mut losers = Vec::new();
     for process in report {
         match process.count(event) {
-            Ok(count) => sum = sum.checked_add(count).ok_or("the sum does not fit in 64 bits")?,
+            Ok(count) => sum = sum.checked_add(count).ok_or(MissingReason::SumTooBig)?,
             Err(reason) => losers.push((process, reason)),
         }
     }
     match losers.as_slice() {
-        [] if report.is_empty() => Err("the tracer reported nothing".to_owned()),
+        [] if report.is_empty() => Err(MissingReason::NoReport),
         [] => Ok(sum),
         [(process, reason), others @ ..] => {
-            Err(format!("{}: {reason}{}", named(process), more(others.len())))
+            let text = format!("{}: {reason}{}", named(process), more(others.len()));
+            Err(MissingReason::Reported(text))
         }
     }
 }
@@ -261,13 +261,13 @@ mod tests {
     fn one_lost_process_loses_the_sum_and_is_named() {
         let lost = "detached at 0x10: the program started a thread";
         let mut report = vec![process(7, "sh", Ok(3)), process(8, "sort", Err(lost))];
-        assert_eq!(sum(&report, ExecutionEvent::Loads), Err(format!("sort (8): {lost}")));
+        assert_eq!(sum(&report, ExecutionEvent::Loads), Err(format!("sort (8): {lost}").into()));
         report.push(process(9, "", Err("x")));
         assert_eq!(
             sum(&report, ExecutionEvent::Loads),
-            Err(format!("sort (8): {lost}; another process too"))
+            Err(format!("sort (8): {lost}; another process too").into())
         );
-        assert_eq!(sum(&report[2..], ExecutionEvent::Loads), Err("process 9: x".to_owned()));
+        assert_eq!(sum(&report[2..], ExecutionEvent::Loads), Err("process 9: x".into()));
     }
 
     #[test]
@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn what_is_lost_has_no_time() {
-        let lost = cell(SlotId(1), &Err("x".to_owned()), 5);
-        assert_eq!((lost.raw, lost.time_enabled_ns, lost.lost.as_deref()), (0, 0, Some("x")));
+        let lost = cell(SlotId(1), &Err("x".into()), 5);
+        assert_eq!((lost.raw, lost.time_enabled_ns, lost.lost), (0, 0, Some("x".into())));
         let counted = cell(SlotId(1), &Ok(9), 5);
         assert_eq!((counted.raw, counted.time_enabled_ns, counted.time_running_ns), (9, 5, 5));
     }

@@ -13,7 +13,7 @@ use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
     WindowingState,
 };
-use cyclometer_core::{Count, Refusal, Result, SlotId};
+use cyclometer_core::{Count, MissingReason, Refusal, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::TracerReport;
 use cyclometer_soft::host::window_protocol::{
@@ -101,11 +101,13 @@ impl SoftwareWindowing {
     /// The row of everything that is in no other row, if there is anything.
     fn unassigned(&self, report: &std::result::Result<TracerReport, String>) -> Option<WindowRow> {
         let rest = |(event, assigned): (&ExecutionEvent, &Option<u64>)| {
-            let total =
-                report.as_ref().map_err(Clone::clone).and_then(|report| sum(&report.processes, *event));
+            let total = report
+                .as_ref()
+                .map_err(|silence| MissingReason::Reported(silence.clone()))
+                .and_then(|report| sum(&report.processes, *event));
             match (total, assigned) {
                 (Ok(total), Some(assigned)) if total >= *assigned => Count::Exact(total - assigned),
-                (Ok(_), Some(_)) => Count::Lost { reason: "the rows have more than the totals".to_owned() },
+                (Ok(_), Some(_)) => Count::Lost { reason: MissingReason::RowsAboveTotals },
                 (Ok(_), None) => count(None),
                 (Err(reason), _) => Count::Lost { reason },
             }
@@ -168,8 +170,7 @@ impl Windowing for SoftwareWindowing {
 }
 
 fn count(count: Option<u64>) -> Count {
-    let reason = || "a part of it, made at run time, was not counted".to_owned();
-    count.map_or_else(|| Count::Lost { reason: reason() }, Count::Exact)
+    count.map_or(Count::Lost { reason: MissingReason::MadeAtRunTime }, Count::Exact)
 }
 
 fn refuse(slot: Option<SlotId>, kind: RefusalKind, text: String) -> Refusal {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use cyclometer_arch::{Access, Fault, PmuReg, Register, RegisterAddress, Registers, Step, apple, carry_out};
-use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
+use cyclometer_core::{CpuSet, Error, ErrorKind, MissingReason, PartReason, Recovery, Result};
 
 use crate::registers::{Bound, Bus, OnCpu};
 
@@ -52,7 +52,7 @@ pub trait Port {
     fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()>;
 
     /// The evidence that another user has used the PMU since the port was made, if there is any.
-    fn disturbance(&mut self) -> Option<String> {
+    fn disturbance(&mut self) -> Option<MissingReason> {
         None
     }
 }
@@ -227,10 +227,10 @@ impl Bus for SysregBus {
             let text = format!("cannot bind process {child} to CPU {cpu}: {error}");
             Error::new(ErrorKind::Os, text).with_source(error)
         })?;
-        Ok(Bound { cpu, company: Some(format!("everything on CPU {cpu}, to which the command was bound")) })
+        Ok(Bound { cpu, company: Some(PartReason::BoundTo { cpu }) })
     }
 
-    fn disturbance(&mut self) -> Option<String> {
+    fn disturbance(&mut self) -> Option<MissingReason> {
         self.port.disturbance()
     }
 }
@@ -432,10 +432,7 @@ mod tests {
         assert!(fake.borrow().children.is_empty());
         let all: CpuSet = (0..8).collect();
         let place = bound.bind(77, &all).unwrap();
-        assert_eq!(
-            (place.cpu, place.company.as_deref()),
-            (4, Some("everything on CPU 4, to which the command was bound"))
-        );
+        assert_eq!((place.cpu, place.company), (4, Some(PartReason::BoundTo { cpu: 4 })));
         assert_eq!(fake.borrow().children, [(77, 4)]);
         let (mut free, _) = bus(USER, None);
         assert_eq!(free.bind(77, &all).unwrap_err().kind(), ErrorKind::ArchUnsupported);

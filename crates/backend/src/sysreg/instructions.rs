@@ -1,6 +1,6 @@
 //! A port that executes instructions.
 
-use cyclometer_core::{Error, ErrorKind};
+use cyclometer_core::{Error, ErrorKind, MissingReason};
 use cyclometer_sys::apple::{self, AppleRegisters, NoAccess};
 
 use super::bus::{Port, PortDenied};
@@ -43,7 +43,7 @@ impl<T> Port for Instructions<T> {
         apple::bind(process, cpu)
     }
 
-    fn disturbance(&mut self) -> Option<String> {
+    fn disturbance(&mut self) -> Option<MissingReason> {
         (self.disturbance)(&self.held)
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use cyclometer_core::{Error, ErrorKind, Recovery, Result};
+use cyclometer_core::{Error, ErrorKind, MissingReason, Recovery, Result};
 use cyclometer_sys::apple::AppleRegisters;
 use cyclometer_sys::apple_pmu_device::{ABI, Device, PATH};
 
@@ -62,11 +62,14 @@ impl SysregAccess {
 }
 
 /// The reason that perf has begun to count since the device was opened: it uses the same counters.
-fn disturbance(device: &Arc<Device>) -> Option<String> {
+fn disturbance(device: &Arc<Device>) -> Option<MissingReason> {
     match device.status() {
         Ok(status) if status.perf == 0 => None,
-        Ok(_) => Some("perf has begun to count meanwhile, with the same counters".to_owned()),
-        Err(error) => Some(format!("{PATH} does not tell any more whether perf counts: {error}")),
+        Ok(_) => Some(MissingReason::PerfHasBegun),
+        Err(error) => {
+            let text = format!("{PATH} does not tell any more whether perf counts: {error}");
+            Some(MissingReason::Reported(text))
+        }
     }
 }
 

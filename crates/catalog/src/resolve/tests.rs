@@ -171,7 +171,7 @@ fn energy_falls_back_to_the_kernels_power_capping() {
     assert_eq!((packages.parts.len(), packages.scale), (2, 1e-6));
     let nothing = find("energy-psys", &vm_without_pmu());
     assert!(nothing.candidates.is_empty());
-    let reason = nothing.unsupported.unwrap();
+    let reason = nothing.unsupported.unwrap().to_string();
     assert!(reason.ends_with("nor a zone of /sys/class/powercap"), "{reason}");
 }
 
@@ -187,7 +187,7 @@ fn software_events_fall_back_to_accounting() {
 fn a_user_mode_count_of_a_kernel_event_is_not_a_silent_zero() {
     let event = find("context-switches:u", &skylake());
     assert!(event.candidates.is_empty());
-    let reason = event.unsupported.unwrap();
+    let reason = event.unsupported.unwrap().to_string();
     assert_eq!(reason, "context-switches happens in the kernel: it has no user-mode count");
 }
 
@@ -195,7 +195,7 @@ fn a_user_mode_count_of_a_kernel_event_is_not_a_silent_zero() {
 fn a_portable_event_without_a_generic_one_names_the_nearest() {
     let event = find("l2_cache_misses", &skylake());
     assert!(event.candidates.is_empty());
-    assert!(event.unsupported.unwrap().ends_with("the nearest that it has is cache-misses"));
+    assert!(event.unsupported.unwrap().to_string().ends_with("the nearest that it has is cache-misses"));
 }
 
 #[test]
@@ -206,12 +206,14 @@ fn the_cache_that_is_meant_is_said() {
 #[test]
 fn a_missing_core_pmu_is_no_typo() {
     let event = find("cpu/event=0xc5/", &vm_without_pmu());
-    assert_eq!(event.unsupported.unwrap(), "the kernel has no PMU named cpu here");
+    assert_eq!(event.unsupported.unwrap().to_string(), "the kernel has no PMU named cpu here");
 }
 
 #[test]
 fn what_the_software_pmu_counts_of_a_missing_core_pmu_is_named() {
-    let unsupported = |event: &str| find(event, &vm_with_soft()).unsupported.unwrap_or_default();
+    let unsupported = |event: &str| {
+        find(event, &vm_with_soft()).unsupported.map_or_else(String::new, |reason| reason.to_string())
+    };
     let missing = "the kernel has no PMU named cpu here";
     let counted = |name: &str| format!("{missing}; the software PMU counts -e {name}");
     assert_eq!(unsupported("cpu/instructions/"), counted("instructions"));
@@ -235,7 +237,7 @@ fn a_software_pmu_that_does_not_work_says_why_behind_a_missing_core_pmu() {
             state.works = works;
             state.causes = vec![Cause { kind: CauseKind::Seccomp, text: text.clone(), mend: None }];
         }
-        find(event, &machine).unsupported.unwrap_or_default()
+        find(event, &machine).unsupported.map_or_else(String::new, |reason| reason.to_string())
     };
     let missing = "the kernel has no PMU named cpu here";
     let software = "the software PMU, which counts -e instructions, does not work here";
@@ -316,7 +318,7 @@ fn an_event_of_another_pmu_is_said_to_be_that_pmus_alone() {
     ] {
         let event = find(name, &skylake());
         assert!(event.candidates.is_empty());
-        let found = event.unsupported.unwrap();
+        let found = event.unsupported.unwrap().to_string();
         assert!(found.starts_with(reason), "{found}");
     }
 }

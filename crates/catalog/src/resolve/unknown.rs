@@ -2,12 +2,12 @@
 //! unknown names.
 
 use cyclometer_core::syntax::EventRequest;
-use cyclometer_core::{Error, ErrorKind, Event, Recovery, Result};
+use cyclometer_core::{Error, ErrorKind, Event, LackReason, Recovery, Result};
 
 use super::{Host, by_name, cache_event, refuse_terms, unsupported};
 use crate::generic::{PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC};
 use crate::host::{CoreTables, Tables};
-use crate::{host_event, listing, pmu_names, portable, select, suggest};
+use crate::{host_event, listing, meaning, pmu_names, portable, suggest};
 
 /// Portable names if no table knows the machine's cores, and unknown names.
 pub(super) fn without_table(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
@@ -19,12 +19,11 @@ pub(super) fn without_table(name: &str, request: &EventRequest, host: &Host<'_>)
     if let Some((portable, near)) =
         PORTABLE_WITHOUT_GENERIC.iter().find(|(p, _)| p.eq_ignore_ascii_case(name))
     {
-        let reason =
-            format!("the kernel has no generic event for {portable}; the nearest that it has is {near}");
+        let reason = LackReason::NoGeneric { event: portable, nearest: near };
         return Ok(unsupported(request, reason));
     }
     if portable::find(name).is_some() {
-        return Ok(unsupported(request, format!("{} has no events: {NO_TABLE}", cores_of(host))));
+        return Ok(unsupported(request, LackReason::NoTable { cores: cores_of(host) }));
     }
     let elsewhere = host_event::elsewhere(name);
     match elsewhere.is_empty() {
@@ -33,23 +32,20 @@ pub(super) fn without_table(name: &str, request: &EventRequest, host: &Host<'_>)
     }
 }
 
-const NO_TABLE: &str = "the catalogue does not know this CPU; --events FILE gives its table";
-
-/// The machine's cores, for messages.
-fn cores_of(host: &Host<'_>) -> String {
-    let ids: Vec<&str> = host.cores.iter().map(|core| core.id).collect();
-    if ids.is_empty() { "this machine".to_owned() } else { ids.join(" and ") }
+/// The machine's cores, by CPU id.
+fn cores_of(host: &Host<'_>) -> Vec<String> {
+    host.cores.iter().map(|core| core.id.to_owned()).collect()
 }
 
-fn of_other_cpus(name: &str, cpus: &[&str], host: &Host<'_>) -> String {
+fn of_other_cpus(name: &str, cpus: &[&str], host: &Host<'_>) -> LackReason {
     const NAMED: usize = 4;
-    let mut text = format!("{} has no event {name}; ", cores_of(host));
-    text += &cpus[..cpus.len().min(NAMED)].join(", ");
-    if cpus.len() > NAMED {
-        text += &format!(" and {} more", cpus.len() - NAMED);
+    LackReason::OtherCpus {
+        event: name.to_owned(),
+        cores: cores_of(host),
+        others: cpus.iter().take(NAMED).map(|cpu| (*cpu).to_owned()).collect(),
+        more: cpus.len().saturating_sub(NAMED),
+        has_table: host.has_tables(),
     }
-    text += if cpus.len() == 1 { " has it" } else { " have it" };
-    if host.has_tables() { text } else { format!("{text}; {NO_TABLE}") }
 }
 
 fn unknown_event(name: &str, host: &Host<'_>) -> Error {
@@ -76,7 +72,7 @@ fn unknown_event(name: &str, host: &Host<'_>) -> Error {
 /// The error for an event behind a PMU and two colons, except for the name of a family or an interface.
 fn of_pmu(prefix: &str, event: &str, name: &str, host: &Host<'_>) -> Option<Error> {
     if let Some(cpu) = pmu_names::cpu_of(prefix) {
-        return Some(select::unknown(&cpu, name));
+        return Some(meaning::unknown(&cpu, name));
     }
     if pmu_names::is_known(prefix) {
         return None;
@@ -113,10 +109,5 @@ fn nearest(wanted: &str, host: &Host<'_>) -> Vec<String> {
 
 /// The error for an event without its unit mask.
 fn needs_unit_mask(name: &str, core: &CoreTables<'_>) -> Option<Error> {
-    let (cpu, names) = core.tables.iter().find_map(|cpu| {
-        let names = select::parts_of(cpu, name);
-        (!names.is_empty()).then_some((cpu, names))
-    })?;
-    let message = format!("'{}' alone is ambiguous on {}: it has unit masks", suggest::shown(name), cpu.id());
-    Some(Error::new(ErrorKind::UnknownEvent, message).with_recovery(Recovery::OfferNearest { names }))
+    core.tables.iter().find_map(|cpu| meaning::without_mask(cpu, name, name))
 }

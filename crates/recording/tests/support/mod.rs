@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cyclometer_core::exec::ExitStatus;
 use cyclometer_core::window::{WindowCause, WindowFlags, WindowRow, WindowThread};
-use cyclometer_core::{Count, Interval, Modes, Provenance, Rung, Unit};
+use cyclometer_core::{Count, Interval, MissingReason, Modes, NoInterval, Provenance, Rung, Unit};
 use cyclometer_recording::{
     RecordedBoundary, RecordedEvent, RecordedMachine, RecordedSource, Recording, RecordingEnd,
     RecordingFooter, RecordingHeader, RecordingResult, RecordingWriter,
@@ -62,12 +62,12 @@ pub fn header() -> RecordingHeader {
 }
 
 pub fn footer() -> RecordingFooter {
-    let unknown = Interval::Unknown { reason: "too few slices".to_owned() };
+    let unknown = Interval::Unknown { reason: NoInterval::Reported("too few slices".to_owned()) };
     RecordingFooter {
         totals: vec![
             Count::Exact(u64::MAX),
             Count::Scaled { raw: 1, estimate: 2, time_enabled_ns: 3, time_running_ns: 4, interval: unknown },
-            Count::NotSupported { reason: "no such counter".to_owned() },
+            Count::NotSupported { reason: "no such counter".into() },
         ],
         lost_rows: 7,
         status: Some(ExitStatus::Signal(9)),
@@ -93,7 +93,7 @@ pub fn row(number: u64) -> WindowRow {
 
 /// Rows with every kind of count, cause and flag.
 pub fn odd_rows() -> Vec<WindowRow> {
-    let reason = || "the counter was taken".to_owned();
+    let reason = || MissingReason::from("the counter was taken");
     let known = |concentrated| Count::Scaled {
         raw: 5,
         estimate: 20,
@@ -117,9 +117,9 @@ pub fn odd_rows() -> Vec<WindowRow> {
         WindowRow {
             cause: WindowCause::CountersLost,
             counts: vec![
-                Count::Partial { raw: 9, part: "cpu_core only".to_owned() },
+                Count::Partial { raw: 9, part: "cpu_core only".into() },
                 Count::Lost { reason: reason() },
-                Count::NotCounted { reason: String::new() },
+                Count::NotCounted { reason: "".into() },
             ],
             ..row(3)
         },

@@ -53,7 +53,7 @@ pub enum Reference {
         series: Vec<Series>,
         /// Its counts by code, if they were asked for.
         code: Option<Box<CodeSeries>>,
-        /// How many of its runs failed.
+        /// The number of its runs that failed.
         failures: Failures,
         /// Remarks on the baseline: another kernel, a format with few details.
         notes: Vec<String>,
@@ -76,7 +76,7 @@ pub struct Versus {
 /// The input of every output format of `compare`.
 #[derive(Debug)]
 pub struct Contest<'a> {
-    /// Where it was measured.
+    /// The machine of the measurement.
     pub machine: &'a Machine,
     /// The reports of the measurement.
     pub comparison: &'a Comparison,
@@ -86,13 +86,13 @@ pub struct Contest<'a> {
     pub reference: Reference,
     /// The comparisons; none where one command became a baseline.
     pub versus: Vec<Versus>,
-    /// How was compared.
+    /// The method of comparison.
     pub question: Question,
-    /// How many executions were announced.
+    /// The number of executions, as announced.
     pub executions: Executions,
-    /// How outputs differ, if they were looked at and do.
+    /// The differences of the outputs, if these were compared and differ.
     pub output_difference: Option<String>,
-    /// Whether outputs were looked at.
+    /// Whether outputs were compared.
     pub output_checked: bool,
 }
 

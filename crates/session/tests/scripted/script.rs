@@ -299,7 +299,7 @@ impl Counting for ScriptedCounting {
                 Cell {
                     at: At { part: *part, pmu: Some(format!("pmu{part}")), cpu: *cpu, tid: *tid },
                     lost: (self.fate == Fate::Leave)
-                        .then(|| "detached at 0x401000: the program started a thread".to_owned()),
+                        .then(|| "detached at 0x401000: the program started a thread".into()),
                     ..Cell::new(*slot, *raw, 100, *running)
                 }
             }));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cyclometer_core::exec::{ExitStatus, KillCause, Layout, RefusalKind};
+use cyclometer_core::exec::{Cell, ExitStatus, KillCause, Layout, RefusalKind};
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::{Count, Counted, Event, LaunchKind, Plan, Recovery, Report};
 use cyclometer_session::SessionSettings;
@@ -23,13 +23,14 @@ fn counted(play: Play) -> Play {
 /// The reason why an event was not counted.
 fn reason(plan: &Plan, line: usize) -> Option<String> {
     match &plan.lines[line].outcome {
-        Outcome::NotCounted(Count::NotCounted { reason }) => Some(reason.clone()),
+        Outcome::NotCounted(Count::NotCounted { reason }) => Some(reason.to_string()),
         _ => None,
     }
 }
 
 fn lost(report: &Report, run: usize) -> Vec<(usize, Option<String>)> {
-    report.runs[run].reading.cells.iter().map(|cell| (cell.slot.0, cell.lost.clone())).collect()
+    let reason = |cell: &Cell| cell.lost.as_ref().map(|reason| reason.to_string());
+    report.runs[run].reading.cells.iter().map(|cell| (cell.slot.0, reason(cell))).collect()
 }
 
 #[test]

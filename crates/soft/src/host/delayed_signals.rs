@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use cyclometer_sys::trace::{self, SignalInfo};
+use cyclometer_sys::trace;
 
-use super::process::TaskMode;
+use super::process::{TaskMode, TracedTask};
 use super::signal_throttling::{DOUBLINGS, DelayedSignal, SHORTEST, SignalArrival};
 use super::task_state::StopRequest;
 use super::trace_error::TraceError;
@@ -39,6 +39,42 @@ const WITH_EFFECTS: [i32; 6] = [5, 18, 19, 20, 21, 22];
 ///
 /// `signal(7)`, "Real-time signals".
 const FIRST_OF_QUEUED: i32 = 32;
+
+/// A stop of a task by a signal of the program.
+pub(super) struct SignalStop {
+    /// The process of the task.
+    pub(super) pid: u32,
+    /// The task.
+    pub(super) tid: u32,
+    /// The signal.
+    pub(super) signal: i32,
+    /// The origin of the signal.
+    pub(super) arrival: SignalArrival,
+    /// Whether the process has other threads, which may have sent it.
+    pub(super) has_other_threads: bool,
+}
+
+impl SignalStop {
+    /// Whether the signal can wait while the task has this request.
+    fn may_wait(&self, request: &StopRequest) -> bool {
+        let fit = (1..FIRST_OF_QUEUED).contains(&self.signal) && !WITH_EFFECTS.contains(&self.signal);
+        fit && !matches!(request, StopRequest::Detach(_))
+            && self.arrival != (SignalArrival::Again { ours: false })
+    }
+
+    /// Whether a signal of this `si_code` may arrive at any time: from a timer, or from a thread of a process
+    /// with several threads. A signal that a thread sends to itself looks the same. It is not delayed,
+    /// because it arrives behind the system call and not where the thread continued. The exception is a
+    /// handler that sends a blocked signal, for the third time in a row.
+    fn is_asynchronous(&self, code: i32, number: i32) -> bool {
+        match code {
+            SI_TIMER => true,
+            SI_KERNEL => OF_TIMERS.contains(&number),
+            SI_TKILL => self.has_other_threads,
+            _ => false,
+        }
+    }
+}
 
 /// The delayed signals of all tasks.
 #[derive(Default)]
@@ -81,12 +117,10 @@ impl DelayedSignals {
     /// Holds a signal back that has stopped a task at an instruction of translated code, if it has to wait.
     pub(super) fn delays(
         &mut self,
-        tracees: &mut Tracees,
-        tid: u32,
-        (signal, arrival): (i32, SignalArrival),
+        task: &mut TracedTask,
+        stop: &SignalStop,
         pc: u64,
     ) -> Result<bool, TraceError> {
-        let task = tracees.task(tid)?;
         // A stop before a system call is at the call itself.
         let next = match &task.mode {
             TaskMode::Translated(context) if task.throttle.back.is_some() => {
@@ -95,21 +129,14 @@ impl DelayedSignals {
             _ => None,
         };
         let at = next.and_then(|place| if let NextAddress::Known(at) = place.next { Some(at) } else { None });
-        let Some(wait) = task.throttle.interrupted(at, arrival != SignalArrival::New) else {
-            return Ok(false);
-        };
-        let fit = (1..FIRST_OF_QUEUED).contains(&signal) && !WITH_EFFECTS.contains(&signal);
-        if !fit
-            || matches!(task.state().request(), StopRequest::Detach(_))
-            || arrival == (SignalArrival::Again { ours: false })
-        {
-            return Ok(false);
-        }
-        let info = trace::signal_info(tid)?;
-        let waits = is_asynchronous(tracees, tid, &info) && send_to(tracees, tid, ASKS).is_ok();
+        let wait = task.throttle.interrupted(at, stop.arrival != SignalArrival::New);
+        let Some(wait) = wait.filter(|_| stop.may_wait(task.state().request())) else { return Ok(false) };
+        let info = trace::signal_info(stop.tid)?;
+        let is_asynchronous = stop.is_asynchronous(info.code(), info.number());
+        let waits = is_asynchronous && trace::send_signal(stop.pid, stop.tid, ASKS).is_ok();
         if waits {
             let until = Some(Instant::now() + wait);
-            self.0.push(DelayedSignal { tid, info, until, passed: false });
+            self.0.push(DelayedSignal { tid: stop.tid, info, until, passed: false });
         }
         Ok(waits)
     }
@@ -178,20 +205,73 @@ impl DelayedSignals {
     }
 }
 
-/// Whether a signal may arrive at any time: from a timer, or from a thread of a process with several
-/// threads. A signal that a thread sends to itself looks the same. It is not delayed, because it arrives
-/// behind the system call and not where the thread continued.
-/// The exception is a handler that sends a blocked signal, for the third time in a row.
-fn is_asynchronous(tracees: &Tracees, tid: u32, info: &SignalInfo) -> bool {
-    match info.code() {
-        SI_TIMER => true,
-        SI_KERNEL => OF_TIMERS.contains(&info.number()),
-        SI_TKILL => tracees.has_other_threads(tid),
-        _ => false,
+impl Tracees {
+    /// A stop of a task by a signal of the program.
+    pub(super) fn signal_stop(
+        &self,
+        tid: u32,
+        signal: i32,
+        arrival: SignalArrival,
+    ) -> Result<SignalStop, TraceError> {
+        let task = self.tasks.get(&tid).ok_or(TraceError::Gone)?;
+        let pid = self.processes[task.process].pid;
+        Ok(SignalStop { pid, tid, signal, arrival, has_other_threads: self.has_other_threads(tid) })
     }
 }
 
 fn send_to(tracees: &Tracees, tid: u32, signal: i32) -> Result<(), TraceError> {
     let task = tracees.tasks.get(&tid).ok_or(TraceError::Gone)?;
     Ok(trace::send_signal(tracees.processes[task.process].pid, tid, signal)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIGUSR1: i32 = 10;
+    const SIGALRM: i32 = 14;
+    const SIGCHLD: i32 = 17;
+    const SIGSTOP: i32 = 19;
+
+    fn stop(signal: i32, arrival: SignalArrival, has_other_threads: bool) -> SignalStop {
+        SignalStop { pid: 7, tid: 7, signal, arrival, has_other_threads }
+    }
+
+    #[test]
+    fn signals_wait_that_are_pending_once_and_have_no_effect_when_sent() {
+        let waits = |signal| stop(signal, SignalArrival::New, false).may_wait(&StopRequest::None);
+        for signal in [SIGUSR1, SIGALRM, SIGCHLD, FIRST_OF_QUEUED - 1] {
+            assert!(waits(signal), "{signal}");
+        }
+        for signal in [0, SIGSTOP, FIRST_OF_QUEUED, 64].into_iter().chain(WITH_EFFECTS) {
+            assert!(!waits(signal), "{signal}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_detached_gets_its_signals_at_once() {
+        let new = stop(SIGUSR1, SignalArrival::New, false);
+        assert!(new.may_wait(&StopRequest::Suspend));
+        assert!(!new.may_wait(&StopRequest::Detach(None)));
+    }
+
+    #[test]
+    fn a_signal_that_has_waited_does_not_wait_for_its_own_sender_again() {
+        let waits = |ours| stop(SIGUSR1, SignalArrival::Again { ours }, false).may_wait(&StopRequest::None);
+        assert!(waits(true));
+        assert!(!waits(false), "the program has sent a signal like the delayed one");
+    }
+
+    #[test]
+    fn timers_and_other_threads_send_at_any_time() {
+        let of =
+            |code, number, others| stop(number, SignalArrival::New, others).is_asynchronous(code, number);
+        assert!(of(SI_TIMER, SIGUSR1, false));
+        assert!(of(SI_KERNEL, SIGALRM, false) && !of(SI_KERNEL, SIGCHLD, false));
+        assert!(
+            of(SI_TKILL, SIGUSR1, true) && !of(SI_TKILL, SIGUSR1, false),
+            "it may be of the thread itself"
+        );
+        assert!(!of(0, SIGUSR1, true), "kill(2)");
+    }
 }

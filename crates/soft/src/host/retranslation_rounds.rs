@@ -39,6 +39,47 @@ const TICK: Duration = Duration::from_millis(10);
 /// `SIGILL`, `SIGTRAP`, `SIGBUS`, `SIGFPE`, `SIGSEGV`.
 const OF_FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
 
+/// The finding of a check of a program's age.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum AgeFinding {
+    /// It cannot move to another translation now.
+    CannotMove,
+    /// It is not old enough; the time to the next check.
+    Young(Duration),
+    /// It is old enough.
+    OldEnough,
+    /// It was asked to stop before its next system call, and has not.
+    Asked {
+        /// Its CPU time since then, if it is known.
+        ran: Option<Duration>,
+        /// Its time in the kernel since then, in ticks, if it is known.
+        kernel_ticks: Option<u64>,
+    },
+}
+
+/// The action after a check of a program's age, with the time to the next check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum AgeAction {
+    /// None.
+    Wait(Duration),
+    /// A request to stop is withdrawn.
+    Cancel(Duration),
+    /// It is interrupted.
+    Interrupt(Duration),
+    /// It stops before its next system call.
+    StopAtCalls(Duration),
+}
+
+impl AgeAction {
+    fn next_check_in(self) -> Duration {
+        let (AgeAction::Wait(next)
+        | AgeAction::Cancel(next)
+        | AgeAction::Interrupt(next)
+        | AgeAction::StopAtCalls(next)) = self;
+        next
+    }
+}
+
 /// Rounds of retranslation.
 pub(super) struct RetranslationRounds {
     policy: RetranslationPolicy,
@@ -100,45 +141,51 @@ impl RetranslationRounds {
         let due = tracees.tasks.iter().filter(|(_, task)| task.age.next.is_none_or(|next| next <= now));
         let due: Vec<u32> = due.map(|(tid, _)| *tid).collect();
         for tid in due {
-            let next = now
-                + self.check_age(tracees, tid, limits).unwrap_or_else(|| {
-                    stop_at_calls(tracees, tid, store, search);
-                    every
-                });
-            tracees.tasks.entry(tid).and_modify(|task| task.age.next = Some(next));
+            let can_move = self.can_retranslate(tracees, tid, limits);
+            let Some(task) = tracees.tasks.get_mut(&tid) else { continue };
+            let action = self.action(self.finding(task, tid, can_move));
+            match action {
+                AgeAction::Wait(_) => {}
+                AgeAction::Cancel(_) => task.cancel_retranslation(),
+                AgeAction::Interrupt(_) => task.age.interrupted = trace::interrupt(tid).is_ok(),
+                AgeAction::StopAtCalls(_) => stop_at_calls(task, tid, store, search),
+            }
+            task.age.next = Some(now + action.next_check_in());
         }
     }
 
-    /// Checks a program; returns the time to the next check, and `None` where it is to stop before its next
-    /// system call.
-    fn check_age(&self, tracees: &mut Tracees, tid: u32, limits: &MoveLimits) -> Option<Duration> {
-        if !self.can_retranslate(tracees, tid, limits) {
-            tracees.cancel_retranslation(tid);
-            return Some(CHECK_SELDOM);
+    /// The finding of a check of a task.
+    fn finding(&self, task: &mut TracedTask, tid: u32, can_move: bool) -> AgeFinding {
+        match task.age.request {
+            _ if !can_move => AgeFinding::CannotMove,
+            None => self.time_left(task, tid).map_or(AgeFinding::OldEnough, AgeFinding::Young),
+            Some(asked) => AgeFinding::Asked {
+                ran: ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))),
+                kernel_ticks: kernel_ticks(tid).map(|now| now.saturating_sub(asked.kernel_ticks)),
+            },
         }
-        let Some(asked) = tracees.tasks.get(&tid).and_then(|task| task.age.request) else {
-            return self.time_left(tracees.tasks.get_mut(&tid)?, tid);
-        };
-        self.interrupt_for_retranslation(tracees, tid, asked);
-        self.check_interval()
     }
 
-    /// Interrupts a program that makes no system call. An interrupt would cut a system call short, so the
-    /// program must not have been in one all the time.
-    fn interrupt_for_retranslation(&self, tracees: &mut Tracees, tid: u32, asked: RetranslationRequest) {
-        let always = self.policy == RetranslationPolicy::Always;
-        let Some(ran) = ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))) else {
-            return;
-        };
-        if ran < if always { RUN_SHORTLY } else { CALM } {
-            return;
+    /// The action after a finding.
+    ///
+    /// A program that was asked to stop at its next system call, and makes none, is interrupted. An interrupt
+    /// would cut a system call short, so the program must not have been in one all the time.
+    fn action(&self, finding: AgeFinding) -> AgeAction {
+        let every = self.check_interval().unwrap_or(CHECK_SELDOM);
+        let patience = if self.policy == RetranslationPolicy::Always { RUN_SHORTLY } else { CALM };
+        match finding {
+            AgeFinding::CannotMove => AgeAction::Cancel(CHECK_SELDOM),
+            AgeFinding::Young(left) => AgeAction::Wait(left),
+            AgeFinding::OldEnough => AgeAction::StopAtCalls(every),
+            AgeFinding::Asked { ran, .. } if ran.is_none_or(|ran| ran < patience) => AgeAction::Wait(every),
+            AgeFinding::Asked { kernel_ticks, .. } => {
+                let in_kernel_ns = kernel_ticks.unwrap_or(u64::MAX).saturating_mul(TICK.as_nanos() as u64);
+                match in_kernel_ns.saturating_mul(2) > CALM.as_nanos() as u64 {
+                    true => AgeAction::Cancel(every),
+                    false => AgeAction::Interrupt(every),
+                }
+            }
         }
-        let ticks = kernel_ticks(tid).map_or(u64::MAX, |now| now.saturating_sub(asked.kernel_ticks));
-        if ticks.saturating_mul(2 * TICK.as_nanos() as u64) > CALM.as_nanos() as u64 {
-            return tracees.cancel_retranslation(tid);
-        }
-        let interrupted = trace::interrupt(tid).is_ok();
-        tracees.tasks.entry(tid).and_modify(|task| task.age.interrupted = interrupted);
     }
 
     /// The time to the next check; `None` where the program is to be retranslated now.
@@ -228,9 +275,8 @@ fn is_little_known(cache: &CodeCacheMapping) -> bool {
 }
 
 /// Lets a program stop before its next system call. No other program shares its translation from now on.
-fn stop_at_calls(tracees: &mut Tracees, tid: u32, store: &mut TranslationStore, search: &RestartableSearch) {
+fn stop_at_calls(task: &mut TracedTask, tid: u32, store: &mut TranslationStore, search: &RestartableSearch) {
     let (Some(ran_ns), Some(kernel_ticks)) = (ran_ns(tid), kernel_ticks(tid)) else { return };
-    let Some(task) = tracees.tasks.get_mut(&tid) else { return };
     let TaskMode::Translated(context) = &task.mode else { return };
     let cache = context.cache.clone();
     task.age.request = Some(RetranslationRequest { ran_ns, kernel_ticks });
@@ -250,15 +296,93 @@ fn is_at_rest(task: &TracedTask, tid: u32) -> Result<bool, TraceError> {
     Ok(registers.orig_rax.cast_signed() < 0 && point.is_some_and(|point| !point.unsure) && !faults)
 }
 
+impl TracedTask {
+    /// A program that was to stop for another translation gets none for now.
+    fn cancel_retranslation(&mut self) {
+        if let Some(asked) = self.age.request.take() {
+            self.age.postpone(asked.ran_ns);
+            if let TaskMode::Translated(context) | TaskMode::Native(context) = &self.mode {
+                context.cache.borrow_mut().watch_usual();
+            }
+        }
+    }
+}
+
 impl Tracees {
     /// A program that was to stop for another translation gets none for now.
     pub(super) fn cancel_retranslation(&mut self, tid: u32) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if let Some(asked) = task.age.request.take() {
-            task.age.postpone(asked.ran_ns);
-            if let TaskMode::Translated(context) | TaskMode::Native(context) = &task.mode {
-                context.cache.borrow_mut().watch_usual();
-            }
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.cancel_retranslation();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICIES: [RetranslationPolicy; 2] =
+        [RetranslationPolicy::WhenWorthwhile, RetranslationPolicy::Always];
+
+    fn action(policy: RetranslationPolicy, finding: AgeFinding) -> AgeAction {
+        RetranslationRounds::new(policy).action(finding)
+    }
+
+    fn asked(ran: Option<Duration>, kernel_ticks: Option<u64>) -> AgeFinding {
+        AgeFinding::Asked { ran, kernel_ticks }
+    }
+
+    #[test]
+    fn a_program_stops_at_its_calls_once_it_is_old_enough() {
+        for policy in POLICIES {
+            let every = RetranslationRounds::new(policy).check_interval().unwrap();
+            assert_eq!(action(policy, AgeFinding::OldEnough), AgeAction::StopAtCalls(every));
+            let left = Duration::from_millis(70);
+            assert_eq!(action(policy, AgeFinding::Young(left)), AgeAction::Wait(left));
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_move_is_looked_at_seldom() {
+        for policy in POLICIES {
+            assert_eq!(action(policy, AgeFinding::CannotMove), AgeAction::Cancel(CHECK_SELDOM));
+        }
+    }
+
+    #[test]
+    fn a_program_without_system_calls_is_interrupted_when_it_has_run_for_long_enough() {
+        for (policy, patience) in POLICIES.into_iter().zip([CALM, RUN_SHORTLY]) {
+            let every = RetranslationRounds::new(policy).check_interval().unwrap();
+            let short = patience - Duration::from_nanos(1);
+            assert_eq!(action(policy, asked(Some(short), Some(0))), AgeAction::Wait(every));
+            assert_eq!(action(policy, asked(None, Some(0))), AgeAction::Wait(every), "its time is unknown");
+            assert_eq!(action(policy, asked(Some(patience), Some(0))), AgeAction::Interrupt(every));
+        }
+    }
+
+    #[test]
+    fn a_system_call_that_lasts_is_not_cut_short() {
+        let policy = RetranslationPolicy::WhenWorthwhile;
+        // 50 ms of calm are 5 ticks of 10 ms, and half of them may be in the kernel.
+        for (ticks, expected) in [
+            (Some(2), AgeAction::Interrupt(CHECK_EVERY)),
+            (Some(3), AgeAction::Cancel(CHECK_EVERY)),
+            (None, AgeAction::Cancel(CHECK_EVERY)),
+        ] {
+            assert_eq!(action(policy, asked(Some(CALM), ticks)), expected, "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_check_is_that_of_the_action() {
+        let time = Duration::from_millis(3);
+        for action in [
+            AgeAction::Wait(time),
+            AgeAction::Cancel(time),
+            AgeAction::Interrupt(time),
+            AgeAction::StopAtCalls(time),
+        ] {
+            assert_eq!(action.next_check_in(), time);
         }
     }
 }

@@ -57,6 +57,7 @@ mod fit;
 mod programs;
 pub(crate) mod quantile;
 
+use cyclometer_core::NoInterval;
 use fit::Fit;
 
 /// Fewest slices seen, of those in which anything ran, for which an interval is reported.
@@ -87,7 +88,7 @@ pub struct Rotation {
 }
 
 /// The total of an event that was seen in some slices of a run.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct TotalEstimate {
     /// Count over all slices, ≥ `seen`. A whole number if every slice was seen.
     pub total: f64,
@@ -103,33 +104,6 @@ pub struct TotalEstimate {
     /// Whether one slice in a hundred of those seen holds half of the count seen. Then it is chance whether
     /// such a slice was seen, and the interval is not to be trusted.
     pub concentrated: bool,
-}
-
-/// The reason why an estimate has no interval.
-#[non_exhaustive]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NoInterval {
-    /// Fewer slices were seen than [`LEAST_SLICES`]; slices without any running time are not counted.
-    TooFewSlices {
-        /// Slices seen in which anything ran.
-        slices: usize,
-    },
-    /// The slices seen have no length, or next to none compared with the others.
-    NoTime,
-}
-
-impl std::fmt::Display for NoInterval {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NoInterval::TooFewSlices { slices: 1 } => {
-                write!(f, "seen in 1 slice of time; an interval needs {LEAST_SLICES}")
-            }
-            NoInterval::TooFewSlices { slices } => {
-                write!(f, "seen in {slices} slices of time; an interval needs {LEAST_SLICES}")
-            }
-            NoInterval::NoTime => write!(f, "seen in slices without any running time"),
-        }
-    }
 }
 
 impl Rotation {
@@ -196,7 +170,7 @@ impl Rotation {
         let slices = sample.counts.len();
         let share = self.share(sample);
         if slices < LEAST_SLICES {
-            return Err(NoInterval::TooFewSlices { slices });
+            return Err(NoInterval::TooFewSlices { slices, needed: LEAST_SLICES });
         }
         if share < f64::EPSILON {
             return Err(NoInterval::NoTime);

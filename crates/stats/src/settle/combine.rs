@@ -1,16 +1,12 @@
 //! The count of an event from its instances.
 
-use cyclometer_core::{Count, Interval};
+use cyclometer_core::{Count, Interval, MissingReason, NoInterval, PartReason};
 
-use super::instance::{Instance, InstanceState, clamp, never_counted, not_counted};
+use super::instance::{Instance, InstanceState, clamp, not_counted};
 use crate::times::total;
 
 /// Number of lost instances that a reason names before it counts the rest.
 const NAMED_INSTANCES: usize = 3;
-
-/// The reason why a count that the kernel multiplexed has no interval.
-pub(super) const UNPLANNED: &str =
-    "the kernel shared the counter and does not tell when each event was on it";
 
 /// The time that the cells cover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,13 +19,13 @@ pub(crate) enum Span {
 
 pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
     if instances.is_empty() {
-        return not_counted("the source gave no value for it");
+        return not_counted(MissingReason::NoValue);
     }
     if instances.iter().all(|instance| matches!(instance.state, InstanceState::Idle)) {
         // A sleeping process executes nothing, and zero is exact. A command that never ran was not counted.
         let command = instances.iter().all(|instance| instance.cpu.is_none() && instance.tid.is_none());
         return match span {
-            Span::Whole if command => not_counted("the process never ran while counting"),
+            Span::Whole if command => not_counted(MissingReason::NeverRan),
             _ => Count::Exact(0),
         };
     }
@@ -51,7 +47,7 @@ pub(super) fn combine(instances: &[Instance], span: Span) -> Count {
             estimate,
             time_enabled_ns: total(observed.iter().map(|i| i.enabled_ns)),
             time_running_ns: total(observed.iter().map(|i| i.running_ns)),
-            interval: Interval::Unknown { reason: UNPLANNED.to_owned() },
+            interval: Interval::Unknown { reason: NoInterval::SharedByKernel },
         };
     }
     Count::Exact(estimate)
@@ -63,30 +59,26 @@ fn nothing_observed(missing: &[&Instance]) -> Count {
         _ => None,
     });
     let summand = missing.iter().find_map(|instance| match &instance.state {
-        InstanceState::Unobserved(summand) => summand.as_deref(),
+        InstanceState::Unobserved(summand) => summand.clone(),
         _ => None,
     });
     match lost {
         Some(reason) => Count::Lost { reason },
-        None => not_counted(&format!("{}: all were in use by others", never_counted(summand))),
+        None => not_counted(MissingReason::NeverOnCounter { summand }),
     }
 }
 
-pub(super) fn without(missing: &[&Instance]) -> String {
-    let named: Vec<String> = missing
-        .iter()
-        .take(NAMED_INSTANCES)
-        .map(|instance| format!("{} ({})", instance.name(), instance.missing().unwrap_or_default()))
-        .collect();
-    let rest = missing.len() - named.len();
-    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-    format!("without {}{more}", named.join(", "))
+/// The part of a count that lacks these instances, each of which is missing.
+pub(super) fn without(missing: &[&Instance]) -> PartReason {
+    let named = missing.iter().take(NAMED_INSTANCES).filter_map(|instance| instance.missing());
+    let more = missing.len().saturating_sub(NAMED_INSTANCES);
+    PartReason::Without { instances: named.collect(), more }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settle::testing::{ALL, SLOT, lost, on_cpu, settled, summand};
+    use crate::settle::testing::{ALL, SLOT, lost, offline, on_cpu, settled, summand};
     use crate::settle::{SlotReading, settle};
     use crate::testing::{cell, hardware, sum};
     use cyclometer_core::exec::{Cell, Reading};
@@ -120,7 +112,7 @@ mod tests {
             estimate: 400,
             time_enabled_ns: 10_000_000,
             time_running_ns: 2_500_000,
-            interval: Interval::Unknown { reason: UNPLANNED.to_owned() },
+            interval: Interval::Unknown { reason: NoInterval::SharedByKernel },
         };
         assert_eq!(count, expected);
     }
@@ -149,9 +141,10 @@ mod tests {
     #[test]
     fn all_instances_lost_is_lost_and_some_is_partial() {
         let one = || on_cpu(0, 10, 10_000_000, 10_000_000);
-        assert_eq!(settled(1, vec![lost(one())]), Count::Lost { reason: "cpu went offline".into() });
+        assert_eq!(settled(1, vec![lost(one())]), Count::Lost { reason: offline() });
         let both = settled(1, vec![one(), lost(on_cpu(3, 99, 10_000_000, 10_000_000))]);
-        assert_eq!(both, Count::Partial { raw: 10, part: "without cpu 3 (cpu went offline)".into() });
+        assert_eq!((both.verdict(), both.value()), (Verdict::Partial, Some(10)));
+        assert_eq!(both.reason().unwrap(), "without cpu 3 (cpu went offline)");
     }
 
     #[test]
@@ -178,9 +171,9 @@ mod tests {
         };
         let mut cells = vec![of_thread(1, 0, 10, ALL), of_thread(1, 1, 5, ALL)];
         cells.extend([of_thread(2, 0, 100, ALL), of_thread(2, 1, 0, 0)]);
-        let part = "without thread 2 (B never reached a counter)".to_owned();
         let count = settle(&line, &Reading { cells }, SLOT, Scope::Tree);
-        assert_eq!(count, Count::Partial { raw: 15, part });
+        assert_eq!((count.verdict(), count.value()), (Verdict::Partial, Some(15)));
+        assert_eq!(count.reason().unwrap(), "without thread 2 (B never reached a counter)");
     }
 
     proptest! {

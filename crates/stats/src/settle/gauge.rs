@@ -4,9 +4,10 @@
 //! that its samples cover. Integral and time only grow, so the difference of two readings is the integral of
 //! the interval, and the quotient is the mean, weighted by time.
 
-use cyclometer_core::Count;
 use cyclometer_core::exec::Cell;
 use cyclometer_core::gpu::DeviceTotal;
+use cyclometer_core::reason::DeviceLoss;
+use cyclometer_core::{Count, MissingReason, PartReason};
 
 use super::instance::{clamp, not_counted};
 
@@ -18,12 +19,11 @@ pub(super) fn mean(cells: &[&Cell], total: DeviceTotal) -> Count {
     let (lost, kept): (Vec<&Cell>, Vec<&Cell>) = cells.iter().partition(|cell| cell.lost.is_some());
     let means: Vec<u64> = kept.iter().filter_map(|cell| mean_of(cell)).collect();
     let Some(value) = combined(&means, total) else { return without_value(&lost, cells) };
-    let several = (means.len() > 1).then(|| format!("{} of {} devices", total.word(), means.len()));
-    let without = (!lost.is_empty()).then(|| format!("without {}", reasons(&lost)));
-    let part: Vec<String> = several.into_iter().chain(without).collect();
-    match part.is_empty() {
-        true => Count::Exact(value),
-        false => Count::Partial { raw: value, part: part.join("; ") },
+    let several = (means.len() > 1).then_some(PartReason::OfDevices { total, devices: means.len() });
+    let without = (!lost.is_empty()).then(|| PartReason::WithoutDevices(reasons(&lost)));
+    match PartReason::all(several.into_iter().chain(without)) {
+        None => Count::Exact(value),
+        Some(part) => Count::Partial { raw: value, part },
     }
 }
 
@@ -46,28 +46,25 @@ fn combined(means: &[u64], total: DeviceTotal) -> Option<u64> {
 fn without_value(lost: &[&Cell], cells: &[&Cell]) -> Count {
     match (lost.is_empty(), cells.is_empty()) {
         (false, _) => Count::Lost { reason: reasons(lost) },
-        (true, true) => not_counted("the source gave no value for it"),
-        (true, false) => not_counted("it was not sampled twice in this time"),
+        (true, true) => not_counted(MissingReason::NoValue),
+        (true, false) => not_counted(MissingReason::NotSampledTwice),
     }
 }
 
-/// The devices without a value, each with the reason; a reason that all share stands once.
-fn reasons(lost: &[&Cell]) -> String {
-    let reason = |cell: &Cell| cell.lost.clone().unwrap_or_default();
-    let first = lost.first().map(|cell| reason(cell)).unwrap_or_default();
-    if lost.iter().all(|cell| reason(cell) == first) {
-        let names: Vec<&str> = lost.iter().map(|cell| cell.at.counted_by()).collect();
-        return format!("{}: {first}", names.join(", "));
-    }
-    let each = lost.iter().map(|cell| format!("{}: {}", cell.at.counted_by(), reason(cell)));
-    each.collect::<Vec<_>>().join("; ")
+/// The devices without a value, each with the reason.
+fn reasons(lost: &[&Cell]) -> MissingReason {
+    let loss = |cell: &&Cell| {
+        let reason = cell.lost.clone()?;
+        Some(DeviceLoss { device: cell.at.counted_by().to_owned(), reason })
+    };
+    MissingReason::Devices(lost.iter().filter_map(loss).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cyclometer_core::SlotId;
     use cyclometer_core::exec::At;
+    use cyclometer_core::{SlotId, Verdict};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -77,7 +74,7 @@ mod tests {
     }
 
     fn lost(device: &str, reason: &str) -> Cell {
-        Cell { lost: Some(reason.to_owned()), ..cell(device, 0, 0) }
+        Cell { lost: Some(reason.into()), ..cell(device, 0, 0) }
     }
 
     fn of(cells: &[Cell], total: DeviceTotal) -> Count {
@@ -100,21 +97,24 @@ mod tests {
             (DeviceTotal::Mean, 60, "mean"),
             (DeviceTotal::Greatest, 90, "greatest"),
         ] {
-            let part = format!("{word} of 2 devices");
-            assert_eq!(of(&cells, total), Count::Partial { raw: value, part });
+            let count = of(&cells, total);
+            assert_eq!(
+                count,
+                Count::Partial { raw: value, part: PartReason::OfDevices { total, devices: 2 } }
+            );
+            assert_eq!(count.reason().unwrap(), format!("{word} of 2 devices"));
         }
     }
 
     #[test]
     fn a_device_without_a_value_is_named_and_is_no_zero() {
         let cells = [cell("nvidia0", 30_000, SECOND), lost("nvidia1", "it is lost")];
-        let part = "without nvidia1: it is lost".to_owned();
-        assert_eq!(of(&cells, DeviceTotal::Mean), Count::Partial { raw: 30, part });
-        let all = [lost("nvidia0", "no answer"), lost("nvidia1", "no answer")];
-        assert_eq!(
-            of(&all, DeviceTotal::Sum),
-            Count::Lost { reason: "nvidia0, nvidia1: no answer".to_owned() }
-        );
+        let some = of(&cells, DeviceTotal::Mean);
+        assert_eq!((some.verdict(), some.value()), (Verdict::Partial, Some(30)));
+        assert_eq!(some.reason().unwrap(), "without nvidia1: it is lost");
+        let all = of(&[lost("nvidia0", "no answer"), lost("nvidia1", "no answer")], DeviceTotal::Sum);
+        assert_eq!(all.verdict(), Verdict::Lost);
+        assert_eq!(all.reason().unwrap(), "nvidia0, nvidia1: no answer");
         let differ = [lost("nvidia0", "a"), lost("nvidia1", "b")];
         assert_eq!(of(&differ, DeviceTotal::Sum).reason().unwrap(), "nvidia0: a; nvidia1: b");
     }

@@ -3,7 +3,8 @@
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{Cell, CellKey, PlaceCells};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Candidate, Count, Part, Rung};
+use cyclometer_core::reason::{InstanceReason, MissingInstance};
+use cyclometer_core::{Candidate, Count, MissingReason, Part, Rung};
 
 use crate::times::{Slack, total};
 
@@ -68,7 +69,7 @@ pub(super) enum InstanceState {
     /// Enabled, and never on a counter; for a sum, with the name of the summand.
     Unobserved(Option<String>),
     /// The source reports that the value must not be used.
-    Lost(String),
+    Lost(MissingReason),
 }
 
 impl InstanceState {
@@ -103,31 +104,20 @@ impl Instance {
         }
     }
 
-    pub(super) fn missing(&self) -> Option<String> {
-        match &self.state {
-            InstanceState::Lost(reason) => Some(reason.clone()),
-            InstanceState::Unobserved(summand) => Some(never_counted(summand.as_deref())),
-            _ => None,
-        }
+    /// The instance with the reason why it has no value; `None` where it has one.
+    pub(super) fn missing(&self) -> Option<MissingInstance> {
+        let reason = match &self.state {
+            InstanceState::Lost(reason) => InstanceReason::Lost(reason.clone()),
+            InstanceState::Unobserved(summand) => InstanceReason::NeverOnCounter(summand.clone()),
+            _ => return None,
+        };
+        Some(MissingInstance { cpu: self.cpu, tid: self.tid, reason })
     }
 
     /// Whether it was enabled for longer than it was on a counter.
     pub(super) fn was_off_counters(&self) -> bool {
         matches!(self.state, InstanceState::Shared | InstanceState::Unobserved(_))
     }
-
-    pub(super) fn name(&self) -> String {
-        match (self.cpu, self.tid) {
-            (Some(cpu), Some(tid)) => format!("thread {tid} on cpu {cpu}"),
-            (Some(cpu), None) => format!("cpu {cpu}"),
-            (None, Some(tid)) => format!("thread {tid}"),
-            (None, None) => "the target".to_owned(),
-        }
-    }
-}
-
-pub(super) fn never_counted(summand: Option<&str>) -> String {
-    format!("{}never reached a counter", summand.map(|name| format!("{name} ")).unwrap_or_default())
 }
 
 /// An event whose cells are judged.
@@ -170,7 +160,7 @@ impl<'a> OnePlace<'a> {
         let whole = others.iter().fold(self.summand(first), |sum, other| sum.with(self.summand(other)));
         match self.absent() {
             Some(name) => Instance {
-                state: InstanceState::Lost(format!("the source gave no value for {name}")),
+                state: InstanceState::Lost(MissingReason::NoValueOf { summand: name.to_owned() }),
                 ..whole
             },
             None => whole,
@@ -219,16 +209,17 @@ impl<'a> OnePlace<'a> {
         let name = |cell: &Cell| candidate.summands.get(cell.at.part).cloned();
         let lost = parts.iter().find_map(|(cell, _)| {
             let reason = cell.lost.clone()?;
-            Some(name(cell).map(|name| format!("{name}: {reason}")).unwrap_or(reason))
+            Some(match name(cell) {
+                Some(summand) => MissingReason::OfSummand { summand, reason: Box::new(reason) },
+                None => reason,
+            })
         });
         let state = match lost {
             Some(reason) => InstanceState::Lost(reason),
             None if times == Times::Untold => InstanceState::Whole,
             None if enabled_ns == 0 && raw == 0 => InstanceState::Idle,
             None if times == Times::Presence => InstanceState::Whole,
-            None if enabled_ns == 0 => {
-                InstanceState::Lost("the source gave a value without a time".to_owned())
-            }
+            None if enabled_ns == 0 => InstanceState::Lost(MissingReason::NoTime),
             None if running_ns == 0 => {
                 InstanceState::Unobserved(parts.first().and_then(|(cell, _)| name(cell)))
             }
@@ -247,8 +238,8 @@ pub(super) fn scaled(raw: u128, enabled_ns: u64, running_ns: u64) -> u64 {
     clamp(raw.saturating_mul(enabled_ns.into()) / u128::from(running_ns.max(1)))
 }
 
-pub(super) fn not_counted(reason: &str) -> Count {
-    Count::NotCounted { reason: reason.to_owned() }
+pub(super) fn not_counted(reason: MissingReason) -> Count {
+    Count::NotCounted { reason }
 }
 
 pub(super) fn clamp(value: u128) -> u64 {
@@ -262,7 +253,7 @@ mod tests {
     use crate::testing::{cell, device, os_line, software, sum};
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::exec::{Cell, Reading};
-    use cyclometer_core::{Count, Scope, Verdict};
+    use cyclometer_core::{Count, MissingReason, Scope, Verdict};
 
     fn software_settled(cells: Vec<Cell>) -> Count {
         settle(&software("context-switches"), &Reading { cells }, SLOT, Scope::Cgroup)
@@ -345,19 +336,21 @@ mod tests {
         let core = |part, raw, running| summand(part, "cpu_core", raw, running);
         let whole = || vec![core(0, 70, ALL), core(1, 30, ALL)];
         let never = of([whole(), vec![core(2, 0, 0)]].concat());
-        let reason = "C never reached a counter: all were in use by others".to_owned();
+        let summand = || "C".to_owned();
+        let reason = MissingReason::NeverOnCounter { summand: Some(summand()) };
         assert_eq!(never, Count::NotCounted { reason });
-        let gone = Cell { lost: Some("gone".to_owned()), ..core(2, 5, ALL) };
-        assert_eq!(of([whole(), vec![gone]].concat()), Count::Lost { reason: "C: gone".to_owned() });
-        let lacking = "the source gave no value for C".to_owned();
-        assert_eq!(of(whole()), Count::Lost { reason: lacking });
+        let gone = Cell { lost: Some("gone".into()), ..core(2, 5, ALL) };
+        let lost = of([whole(), vec![gone]].concat());
+        assert_eq!((lost.verdict(), lost.reason().unwrap().as_str()), (Verdict::Lost, "C: gone"));
+        let reason = MissingReason::NoValueOf { summand: summand() };
+        assert_eq!(of(whole()), Count::Lost { reason });
     }
     #[test]
     fn the_worst_summand_gives_the_reason_and_of_equal_ones_the_first() {
         let line = sum("loads", 3, 0);
         let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::Tree).reason().unwrap();
         let core = |part, raw, running| summand(part, "cpu_core", raw, running);
-        let gone = |part, why: &str| Cell { lost: Some(why.to_owned()), ..core(part, 5, ALL) };
+        let gone = |part, why: &str| Cell { lost: Some(why.into()), ..core(part, 5, ALL) };
         assert_eq!(of(vec![core(0, 0, 0), gone(1, "z"), gone(2, "a")]), "B: z");
         assert_eq!(of(vec![gone(0, "a"), core(1, 0, 0), gone(2, "z")]), "A: a");
         let never = of(vec![core(0, 70, ALL / 2), core(1, 0, 0), core(2, 0, 0)]);

@@ -11,7 +11,7 @@ mod trust;
 
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::{Count, Scope, SlotId};
+use cyclometer_core::{Count, MissingReason, Scope, SlotId};
 
 pub(crate) use combine::Span;
 pub(crate) use parts::Whole;
@@ -67,7 +67,7 @@ impl<'a> SlotReading<'a> {
             return count.clone();
         }
         let Some(candidate) = self.line.candidate() else {
-            return not_counted("the plan names no way to count it");
+            return not_counted(MissingReason::NoCandidate);
         };
         let cells = self.cells();
         if let Some(total) = candidate.gauge() {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_the_plan_refused_stays_refused() {
         let mut line = hardware("cycles", 1);
-        let refused = Count::NotSupported { reason: "no PMU".into() };
+        let refused = Count::NotSupported { reason: MissingReason::NoSource };
         line.outcome = Outcome::NotCounted(refused.clone());
         let reading = Reading { cells: vec![cell(SLOT, 5, 10, 10)] };
         assert_eq!(settle(&line, &reading, SLOT, Scope::Tree), refused);
@@ -107,7 +107,7 @@ mod tests {
 
     fn any_cell() -> impl Strategy<Value = Cell> {
         let at = (0..2usize, proptest::option::of(0..3u32), proptest::option::of(0..3u32));
-        let loss = proptest::option::weighted(0.1, Just("lost".to_owned()));
+        let loss = proptest::option::weighted(0.1, Just(MissingReason::Gone));
         (at, any::<u64>(), any::<u64>(), any::<u64>(), loss).prop_map(
             |((part, cpu, tid), raw, enabled, running, lost)| Cell {
                 slot: SLOT,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Candidate, Count, Rung, Scope, SlotId};
+use cyclometer_core::{Candidate, Count, MissingReason, PartReason, Rung, Scope, SlotId};
 
 use super::SlotReading;
 use super::combine::{Span, combine};
@@ -18,8 +18,8 @@ use crate::times::total;
 pub struct PartCount {
     /// Index of the event's part.
     pub part: usize,
-    /// The PMU's name (`cpu_core`).
-    pub pmu: String,
+    /// The PMU's name (`cpu_core`); `None` where the operating system counts.
+    pub pmu: Option<String>,
     /// The vendor's event, if several events of a PMU are summed.
     pub summand: Option<String>,
     /// The count while the target ran on its cores.
@@ -85,7 +85,7 @@ impl SlotReading<'_> {
             };
         let of_part = |(at, own): ((usize, Option<&str>), Vec<&Cell>)| PartCount {
             part: at.0,
-            pmu: at.1.unwrap_or_default().to_owned(),
+            pmu: at.1.map(str::to_owned),
             summand: candidate.summands.get(at.0).cloned(),
             count: count(at, &own),
             time_running_ns: total(own.iter().map(|cell| cell.time_running_ns)),
@@ -103,11 +103,11 @@ fn unscaled(cells: &[&Cell], whole: Whole) -> Count {
         // Exact even if the part never ran: then nothing ran on those cores.
         None if whole == Whole::Exact => Count::Exact(raw),
         None if cells.iter().all(|cell| cell.time_running_ns == 0) => {
-            not_counted("never ran on a counter of these cores")
+            not_counted(MissingReason::NeverOnCores)
         }
         None => {
-            let pmu = cells.first().map_or("the PMU", |cell| cell.at.counted_by());
-            Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") }
+            let pmu = cells.first().map_or("the PMU", |cell| cell.at.counted_by()).to_owned();
+            Count::Partial { raw, part: PartReason::WhileOn { pmu } }
         }
     }
 }
@@ -125,7 +125,8 @@ mod tests {
         let line = hardware("cycles", 2);
         let cells = vec![on_part(0, 70, 10_000_000, 6_000_000), on_part(1, 30, 10_000_000, 4_000_000)];
         let parts = by_part(&line, &Reading { cells }, SLOT, Scope::Tree);
-        let seen: Vec<_> = parts.iter().map(|part| (part.pmu.as_str(), part.count.clone())).collect();
+        let seen: Vec<_> =
+            parts.iter().map(|part| (part.pmu.as_deref().unwrap(), part.count.clone())).collect();
         assert_eq!(seen, [("cpu_core", Count::Exact(70)), ("cpu_atom", Count::Exact(30))]);
         let unused = vec![on_part(0, 70, 10_000_000, 10_000_000), on_part(1, 0, 10_000_000, 0)];
         let parts = by_part(&line, &Reading { cells: unused }, SLOT, Scope::Tree);
@@ -149,8 +150,10 @@ mod tests {
         ];
         assert_eq!(of(cells.clone()), Count::Exact(107));
         let parts = by_part(&line, &Reading { cells }, SLOT, Scope::Tree);
-        let parts: Vec<_> =
-            parts.iter().map(|p| (p.pmu.as_str(), p.summand.as_deref(), p.count.value())).collect();
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|p| (p.pmu.as_deref().unwrap(), p.summand.as_deref(), p.count.value()))
+            .collect();
         assert_eq!(
             parts,
             [
@@ -194,7 +197,8 @@ mod tests {
         assert_eq!((counts[0].verdict(), counts[1].value()), (Verdict::Exact, Some(6)));
         line.event.candidates[0].widest = Some(Scope::Package);
         let counts = parts_of_sum(&line, vec![unit(0, 7, ALL), unit(1, 3, ALL)]);
-        assert_eq!(counts[1], Count::Partial { raw: 3, part: "whole package".to_owned() });
+        let part = PartReason::Whole { scope: Scope::Package, part: None };
+        assert_eq!(counts[1], Count::Partial { raw: 3, part });
     }
 
     #[test]

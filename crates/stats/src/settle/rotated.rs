@@ -1,18 +1,14 @@
 //! The count of an event that shared counters in rotation.
 
-use cyclometer_core::{Count, Interval};
+use cyclometer_core::{Count, Interval, MissingReason, NoInterval, PartReason};
 
 use super::combine::{Span, combine, without};
 use super::instance::{Instance, InstanceState, clamp, scaled};
-use super::trust::told;
-
-/// The reason why an event that shared its counter in all of its slices has no interval.
-const SHARED: &str = "others used the counter for a part of every slice";
 
 /// The observations of an event that shared counters in rotation.
 pub(crate) enum Observed {
     /// No observation, for this reason.
-    Nothing(String),
+    Nothing(MissingReason),
     /// No complete slice: other users held its counter in part of each.
     Scaled { time_enabled_ns: u64, time_running_ns: u64 },
     /// Every slice in which anything ran: no other rotation group was active.
@@ -41,17 +37,17 @@ pub(super) fn combine_turns(
             estimate: scaled(raw.into(), time_enabled_ns, time_running_ns),
             time_enabled_ns,
             time_running_ns,
-            interval: Interval::Unknown { reason: SHARED.to_owned() },
+            interval: Interval::Unknown { reason: NoInterval::SharedSlices },
         },
         Observed::Estimated { total, interval, time_enabled_ns, time_running_ns } => {
             Count::Scaled { raw, estimate: total.max(raw), time_enabled_ns, time_running_ns, interval }
         }
     };
     let missing: Vec<&Instance> = instances.iter().filter(|i| i.missing().is_some()).collect();
-    match count.value() {
-        Some(raw) if !missing.is_empty() => {
-            Count::Partial { raw, part: format!("{}; {}", without(&missing), told(&count)) }
-        }
+    let is_whole = missing.is_empty();
+    let parts = || PartReason::all([without(&missing)].into_iter().chain(count.part()));
+    match (count.value(), parts()) {
+        (Some(raw), Some(part)) if !is_whole => Count::Partial { raw, part },
         _ => count,
     }
 }

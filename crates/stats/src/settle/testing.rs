@@ -1,7 +1,7 @@
 //! Cells for the tests of these modules.
 
 use cyclometer_core::exec::{At, Cell, Reading};
-use cyclometer_core::{Count, Scope, SlotId};
+use cyclometer_core::{Count, MissingReason, Scope, SlotId};
 
 use super::settle;
 use crate::testing::{cell, hardware};
@@ -26,8 +26,13 @@ pub(super) fn on_cpu(cpu: u32, raw: u64, enabled: u64, running: u64) -> Cell {
     cell
 }
 
+/// The reason of [`lost`] cells.
+pub(super) fn offline() -> MissingReason {
+    MissingReason::from("cpu went offline")
+}
+
 pub(super) fn lost(mut cell: Cell) -> Cell {
-    cell.lost = Some("cpu went offline".into());
+    cell.lost = Some(offline());
     cell
 }
 

@@ -1,26 +1,15 @@
 //! Limits on what a count may claim.
 
-use cyclometer_core::count::CONFIDENCE;
+use std::collections::BTreeMap;
+
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::pmu::PmuSet;
-use cyclometer_core::{Candidate, Count, Interval, Scope};
+use cyclometer_core::{Candidate, Count, MissingReason, PartReason, Scope};
 
 use super::SlotReading;
 use super::combine::without;
 use super::instance::{Instance, InstanceState, clamp};
-
-/// The reason of a count with its interval, for output without a field for intervals; empty for an exact
-/// count.
-pub(super) fn told(count: &Count) -> String {
-    let reason = count.reason().unwrap_or_default();
-    match count {
-        Count::Scaled { interval: Interval::Known { half_width, .. }, .. } => {
-            format!("{reason}, ± {half_width} ({:.0} %)", 100.0 * CONFIDENCE)
-        }
-        _ => reason,
-    }
-}
 
 /// The limits of an event's source on its counts.
 pub(super) struct SourceLimits<'a> {
@@ -60,19 +49,18 @@ impl Narrow<'_> {
         }
         let off = self.instances.iter().any(Instance::was_off_counters);
         match count {
-            Count::Exact(raw) if of_cpus => Count::Partial { raw, part: format!("on {only} only") },
+            Count::Exact(raw) if of_cpus => Count::Partial { raw, part: PartReason::OnOnly(only.clone()) },
             Count::Scaled { raw, .. } if off => {
-                let observed = count.reason().unwrap_or_default();
-                Count::Partial { raw, part: format!("on {only} only, not scaled, {observed}") }
+                let observed = count.observed_time();
+                Count::Partial { raw, part: PartReason::NotScaled { only: only.clone(), observed } }
             }
             Count::Partial { .. } if off => self.unscaled(),
-            Count::NotCounted { .. } if off && !of_cpus && !self.was_there(reading) => Count::NotCounted {
-                reason: format!(
-                    "never on a counter: it did not run on {only}, or all counters there were in use by others"
-                ),
-            },
+            Count::NotCounted { .. } if off && !of_cpus && !self.was_there(reading) => {
+                Count::NotCounted { reason: MissingReason::NeverOn(only.clone()) }
+            }
             Count::NotCounted { reason } => {
-                Count::NotCounted { reason: format!("{reason}; only {only} can count it") }
+                let (reason, only) = (Box::new(reason), only.clone());
+                Count::NotCounted { reason: MissingReason::CountedOnlyOn { reason, only } }
             }
             other => other,
         }
@@ -82,9 +70,12 @@ impl Narrow<'_> {
     fn unscaled(&self) -> Count {
         let (lost, kept): (Vec<&Instance>, Vec<&Instance>) =
             self.instances.iter().partition(|instance| matches!(instance.state, InstanceState::Lost(_)));
-        let without = if lost.is_empty() { String::new() } else { format!("; {}", without(&lost)) };
         let raw = clamp(kept.iter().map(|instance| instance.raw).sum());
-        Count::Partial { raw, part: format!("on {} only, not scaled{without}", self.only) }
+        let part = PartReason::NotScaled { only: self.only.clone(), observed: None };
+        match lost.is_empty() {
+            true => Count::Partial { raw, part },
+            false => Count::Partial { raw, part: PartReason::All(vec![part, without(&lost)]) },
+        }
     }
 
     /// Whether any event was on a counter of these core types.
@@ -98,31 +89,30 @@ impl Narrow<'_> {
 ///
 /// An idle CPU may well execute nothing. A task that was on a counter executed something, and a package uses
 /// energy in any 10 ms (its counter is updated every ms).
-pub(super) fn incredible_zero(instances: &[Instance], of_package: bool) -> Option<&'static str> {
+pub(super) fn incredible_zero(instances: &[Instance], of_package: bool) -> Option<MissingReason> {
     let of_tasks = instances.iter().all(|instance| instance.cpu.is_none());
     // A task that did not run meanwhile was not enabled.
     let ran = instances.iter().any(|instance| instance.enabled_ns > 0);
     let long = instances.iter().any(|instance| instance.enabled_ns >= 10_000_000);
     match of_package {
-        true => long.then_some("reads zero: the counter does not count here; a hypervisor may hide it"),
-        false => {
-            (of_tasks && ran).then_some("reads zero although the process ran: the counter did not count")
-        }
+        true => long.then_some(MissingReason::ZeroOfPackage),
+        false => (of_tasks && ran).then_some(MissingReason::ZeroOfProcess),
     }
 }
 
 /// Makes a count partial if its source reports that it leaves out, adds or blurs events, or may leave events
 /// out without a report.
 fn blur(count: Count, candidate: &Candidate, cells: &[&Cell]) -> Count {
-    let mut notes: Vec<&str> = cells.iter().filter_map(|cell| cell.partial.as_deref()).collect();
-    notes.sort_unstable();
-    notes.dedup();
-    notes.extend(candidate.uncertain.as_deref());
-    match count.value() {
-        Some(raw) if !notes.is_empty() => {
-            let inner = count.reason().map(|_| format!("; {}", told(&count))).unwrap_or_default();
-            Count::Partial { raw, part: format!("{}{inner}", notes.join("; ")) }
-        }
+    // Equal remarks of several cells stand once, in an order that does not depend on that of the cells.
+    let remarks: BTreeMap<String, &PartReason> =
+        cells.iter().filter_map(|cell| cell.partial.as_ref()).map(|part| (part.to_string(), part)).collect();
+    let blurs = remarks.into_values().chain(candidate.uncertain.as_ref()).cloned();
+    let blurs: Vec<PartReason> = blurs.collect();
+    match (count.value(), blurs.is_empty()) {
+        (Some(raw), false) => match PartReason::all(blurs.into_iter().chain(count.part())) {
+            Some(part) => Count::Partial { raw, part },
+            None => count,
+        },
         _ => count,
     }
 }
@@ -130,8 +120,8 @@ fn blur(count: Count, candidate: &Candidate, cells: &[&Cell]) -> Count {
 fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
     match (widest, count.value()) {
         (Some(widest), Some(raw)) if widest > asked => {
-            let inner = count.reason().map(|_| format!(", {}", told(&count))).unwrap_or_default();
-            Count::Partial { raw, part: format!("whole {widest}{inner}") }
+            let part = count.part().map(Box::new);
+            Count::Partial { raw, part: PartReason::Whole { scope: widest, part } }
         }
         _ => count,
     }
@@ -145,6 +135,11 @@ mod tests {
     use crate::testing::{cell, hardware, sum};
     use cyclometer_core::exec::At;
     use cyclometer_core::{SlotId, Verdict};
+
+    fn check_part(count: &Count, raw: u64, reason: &str) {
+        assert_eq!((count.verdict(), count.value()), (Verdict::Partial, Some(raw)), "{count:?}");
+        assert_eq!(count.reason().unwrap(), reason);
+    }
 
     #[test]
     fn a_zero_of_what_cannot_be_zero_is_no_count() {
@@ -183,10 +178,10 @@ mod tests {
     #[test]
     fn a_count_that_may_be_too_small_is_partial_and_keeps_the_other_reasons() {
         let mut line = sum("s", 2, 0);
-        line.event.candidates[0].uncertain = Some("too few counters".to_owned());
+        line.event.candidates[0].uncertain = Some("too few counters".into());
         let settled = |line: &PlanLine, cells| settle(line, &Reading { cells }, SLOT, Scope::Tree);
         let cells = |running| vec![summand(0, "cpu_core", 40, ALL), summand(1, "cpu_core", 2, running)];
-        let partial = |raw, part: &str| Count::Partial { raw, part: part.to_owned() };
+        let partial = |raw, part: &str| Count::Partial { raw, part: part.into() };
         assert_eq!(settled(&line, cells(ALL)), partial(42, "too few counters"), "also of the whole time");
         let scaled = settled(&line, cells(ALL / 2));
         let reason = scaled.reason().unwrap();
@@ -207,7 +202,7 @@ mod tests {
         );
         blurred.time_running_ns = 4_500_000;
         let Count::Partial { raw, part } = settled(1, vec![blurred]) else { panic!() };
-        assert_eq!((raw, part.as_str()), (84, "in steps of 10 ms; observed 50 % of the time"));
+        assert_eq!((raw, part.to_string().as_str()), (84, "in steps of 10 ms; observed 50 % of the time"));
     }
 
     #[test]
@@ -217,13 +212,13 @@ mod tests {
             line.event.candidates[0].only = PmuSet::new(["cpu_core"]);
             settle(&line, &Reading { cells }, SLOT, Scope::Tree)
         };
-        let part = |part: &str| Count::Partial { raw: 42, part: part.into() };
         assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
-        assert_eq!(
-            settled(vec![cell(SLOT, 42, 9_000_000, 3_000_000)]),
-            part("on cpu_core only, not scaled, observed 33 % of the time")
+        check_part(
+            &settled(vec![cell(SLOT, 42, 9_000_000, 3_000_000)]),
+            42,
+            "on cpu_core only, not scaled, observed 33 % of the time",
         );
-        assert_eq!(settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]), part("on cpu_core only"));
+        check_part(&settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]), 42, "on cpu_core only");
     }
 
     #[test]
@@ -232,20 +227,17 @@ mod tests {
         line.event.named_pmu = Some("cpu_core".to_owned());
         line.event.candidates[0].only = PmuSet::new(["cpu_core"]);
         let settled = |cells| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
-        let partial = |raw, part: &str| Count::Partial { raw, part: part.into() };
         let of_thread = |tid, cell: Cell| Cell { at: At { tid: Some(tid), ..cell.at.clone() }, ..cell };
         let half = || cell(SLOT, 42, 9_000_000, 4_500_000);
-        assert_eq!(
-            settled(vec![half()]),
-            partial(42, "on cpu_core only, not scaled, observed 50 % of the time")
-        );
+        check_part(&settled(vec![half()]), 42, "on cpu_core only, not scaled, observed 50 % of the time");
         assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
         let threads = vec![of_thread(1, half()), of_thread(2, cell(SLOT, 0, 9_000_000, 0))];
-        assert_eq!(settled(threads), partial(42, "on cpu_core only, not scaled"));
+        check_part(&settled(threads), 42, "on cpu_core only, not scaled");
         let threads = vec![of_thread(1, half()), of_thread(2, lost(half()))];
-        assert_eq!(
-            settled(threads),
-            partial(42, "on cpu_core only, not scaled; without thread 2 (cpu went offline)")
+        check_part(
+            &settled(threads),
+            42,
+            "on cpu_core only, not scaled; without thread 2 (cpu went offline)",
         );
         assert_eq!(
             settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]),
@@ -281,7 +273,7 @@ mod tests {
         line.event.candidates[0].widest = Some(Scope::Package);
         let reading = Reading { cells: vec![cell(SLOT, 8, 100, 100)] };
         let narrow = settle(&line, &reading, SLOT, Scope::Tree);
-        assert_eq!(narrow, Count::Partial { raw: 8, part: "whole package".into() });
+        check_part(&narrow, 8, "whole package");
         assert_eq!(settle(&line, &reading, SLOT, Scope::System), Count::Exact(8));
     }
 }

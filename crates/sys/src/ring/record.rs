@@ -160,9 +160,9 @@ pub struct SampleRecord {
     pub is_exact_ip: bool,
     /// Address of an instruction.
     pub ip: Option<u64>,
-    /// The process; [`u32::MAX`] where it has ended.
+    /// The process; `None` where it has ended, or was not requested.
     pub pid: Option<u32>,
-    /// The thread; [`u32::MAX`] where it has ended.
+    /// The thread; `None` where it has ended, or was not requested.
     pub tid: Option<u32>,
     /// Time in ns of the event's clock.
     pub time_ns: Option<u64>,
@@ -315,6 +315,9 @@ impl Fields<'_> {
         let identifier = self.word_if(format.samples(has::IDENTIFIER))?;
         let ip = self.word_if(format.samples(has::IP))?;
         let (pid, tid) = self.halves_if(format.samples(has::TID))?;
+        // The kernel writes -1 for a task that has ended.
+        let is_task = |id: &u32| *id != u32::MAX;
+        let (pid, tid) = (pid.filter(is_task), tid.filter(is_task));
         let time_ns = self.word_if(format.samples(has::TIME))?;
         // The kernel writes 0 for an event that reports no address.
         let addr = self.word_if(format.samples(has::ADDR))?.filter(|addr| *addr != 0);
@@ -450,6 +453,15 @@ mod tests {
             read: Some(Read { time_enabled_ns: Some(500), time_running_ns: Some(400), values }),
         };
         assert_eq!(Record::parse(&sample(), all_fields()), Ok(Record::Sample(expected)));
+    }
+
+    #[test]
+    fn a_task_that_has_ended_has_no_id() {
+        let mut words = SAMPLE;
+        (words[2], words[7]) = (two(u32::MAX, u32::MAX), two(5, 0));
+        let bytes = bytes(kind::SAMPLE, 2 | EXACT_IP, &words);
+        let Ok(Record::Sample(sample)) = Record::parse(&bytes, all_fields()) else { panic!("no sample") };
+        assert_eq!((sample.pid, sample.tid, sample.cpu), (None, None, Some(5)));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use cyclometer_backend::{event_number, thread_events};
 use cyclometer_core::exec::{CommandSpec, CounterAt, Exit, Layout, Raw, Reading, Waited};
 use cyclometer_core::{
-    Child, Counting, CpuBaseline, Error, ErrorKind, Launch, Part, Refusal, Result, Rung, Slot, SlotId,
-    Source, Target,
+    Child, Counting, CpuBaseline, Error, ErrorKind, Launch, MissingReason, Part, Refusal, Result, Rung, Slot,
+    SlotId, Source, Target,
 };
 use cyclometer_marker::board::{Board, BoardRow, Counts, MOST_COUNTERS};
 
@@ -35,7 +35,7 @@ pub(crate) struct Marked {
     /// The events of the counters on it.
     pub(crate) counters: Vec<MarkedCounter>,
     /// Slots that have no counter there, each with the reason.
-    pub(crate) left_out: Vec<(SlotId, String)>,
+    pub(crate) left_out: Vec<(SlotId, MissingReason)>,
 }
 
 /// The contents of the board of a command when it had ended. The board itself takes a descriptor and much of
@@ -53,7 +53,7 @@ pub(crate) struct BoardContents {
     /// The events of the counters in its rows.
     pub(crate) counters: Vec<MarkedCounter>,
     /// Slots that have no counter there, each with the reason.
-    pub(crate) left_out: Vec<(SlotId, String)>,
+    pub(crate) left_out: Vec<(SlotId, MissingReason)>,
 }
 
 impl From<Marked> for BoardContents {
@@ -122,7 +122,7 @@ impl Marked {
         });
         let counters: Vec<_> = software.chain(native).collect();
         if counters.is_empty() {
-            self.left_out.push((slot.id, left_out(slot.rung).to_owned()));
+            self.left_out.push((slot.id, left_out(slot.rung)));
         }
         for (part, pmu, counts) in counters {
             match self.board.add_counter(counts) {
@@ -130,7 +130,7 @@ impl Marked {
                     self.counters.push(MarkedCounter { slot: slot.id, rung: slot.rung, part, pmu });
                 }
                 None => {
-                    let reason = format!("regions are counted with {MOST_COUNTERS} counters at most");
+                    let reason = MissingReason::TooManyCounters { most: MOST_COUNTERS };
                     self.left_out.push((slot.id, reason));
                 }
             }
@@ -139,11 +139,11 @@ impl Marked {
 }
 
 /// Why an event is not counted in regions.
-fn left_out(rung: Rung) -> &'static str {
+fn left_out(rung: Rung) -> MissingReason {
     match rung {
-        Rung::Os => "the system accounts it for whole processes",
-        Rung::Perf => "it counts the whole system, and no threads",
-        _ => "this source counts no single threads",
+        Rung::Os => MissingReason::OfProcesses,
+        Rung::Perf => MissingReason::OfSystem,
+        _ => MissingReason::NoThreads,
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use cyclometer_backend::thread_refusal;
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::report::Run;
-use cyclometer_core::{Report, Rung, Slot, SlotId};
+use cyclometer_core::{MissingReason, PartReason, Report, Rung, Slot, SlotId};
 use cyclometer_marker::board::{BoardRow, LABEL_BYTES, LONGEST_LABEL, Loss, ROWS, Sum, VERSION};
 
 use launch::{BoardContents, MarkedCounter};
@@ -127,8 +127,8 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&BoardContents>, rows: &
     run.reading.cells =
         in_one_place(by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()));
     if by_thread.is_empty() {
-        let reason = if rows.is_empty() { NOT_EXECUTED } else { NEVER_BEGAN };
-        run.reading.cells = slots.iter().map(|slot| lost(slot.id, reason.to_owned())).collect();
+        let reason = if rows.is_empty() { MissingReason::NotExecuted } else { MissingReason::NeverBegan };
+        run.reading.cells = slots.iter().map(|slot| lost(slot.id, reason.clone())).collect();
     }
     let sum = |of: fn(&BoardRow) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
     MarkedRun {
@@ -147,8 +147,8 @@ fn threads<'a>(rows: impl Iterator<Item = &'a BoardRow>) -> u64 {
     let mut known = HashSet::new();
     // The threads that shared a row left only their number.
     let counted = |row: &BoardRow| match row.tid {
-        0 => row.threads,
-        tid => u64::from(known.insert((row.pid, tid))),
+        None => row.threads,
+        Some(tid) => u64::from(known.insert((row.pid, tid))),
     };
     rows.map(counted).fold(0, u64::saturating_add)
 }
@@ -157,7 +157,7 @@ fn thread(row: &BoardRow, slots: &[Slot], marked: Option<&BoardContents>) -> Mar
     let cells = slots.iter().flat_map(|slot| slot_cells(slot, row, marked)).collect();
     MarkedThread {
         pid: row.pid,
-        tid: Some(row.tid).filter(|tid| *tid != 0),
+        tid: row.tid,
         calls: row.begun,
         ended: row.ended,
         time_ns: row.time_ns,
@@ -190,8 +190,7 @@ fn join(sum: &mut Cell, other: Cell) {
         }
         (one, another) => one.or(another),
     };
-    sum.partial =
-        sum.partial.take().or(other.partial).or(missing.map(|reason| format!("without some: {reason}")));
+    sum.partial = sum.partial.take().or(other.partial).or(missing.map(PartReason::WithoutSome));
     sum.raw = sum.raw.saturating_add(other.raw);
     sum.time_enabled_ns = sum.time_enabled_ns.saturating_add(other.time_enabled_ns);
     sum.time_running_ns = sum.time_running_ns.saturating_add(other.time_running_ns);
@@ -202,8 +201,8 @@ fn slot_cells(slot: &Slot, row: &BoardRow, marked: Option<&BoardContents>) -> Ve
     let counted_as = slot.opened_as();
     let why_not = || {
         let left_out = marked.and_then(|marked| marked.left_out.iter().find(|(id, _)| *id == counted_as));
-        let reason = left_out.map_or("it was not opened for this run", |(_, reason)| reason);
-        vec![lost(slot.id, reason.to_owned())]
+        let reason = left_out.map_or(MissingReason::NotOpened, |(_, reason)| reason.clone());
+        vec![lost(slot.id, reason)]
     };
     let Some(marked) = marked else { return why_not() };
     let counters = marked.counters.iter().zip(&row.sums).filter(|(counter, _)| counter.slot == counted_as);
@@ -212,17 +211,17 @@ fn slot_cells(slot: &Slot, row: &BoardRow, marked: Option<&BoardContents>) -> Ve
 }
 
 fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &BoardRow) -> Cell {
-    let at = At { part: counter.part, pmu: Some(counter.pmu.clone()), cpu: None, tid: Some(row.tid) };
+    let at = At { part: counter.part, pmu: Some(counter.pmu.clone()), cpu: None, tid: row.tid };
     if sum.lost > 0 {
-        let of = if sum.lost < row.ended {
-            format!(" ({} of {} calls)", sum.lost, row.ended)
-        } else {
-            String::new()
+        let reason = why_lost(sum.reason, &counter.pmu);
+        let reason = match sum.lost < row.ended {
+            true => MissingReason::OfCalls { reason: Box::new(reason), lost: sum.lost, calls: row.ended },
+            false => reason,
         };
-        return Cell { at, ..lost(slot, why_lost(sum.reason, &counter.pmu) + &of) };
+        return Cell { at, ..lost(slot, reason) };
     }
     if row.counted == 0 {
-        return Cell { at, ..lost(slot, why_nothing(row).to_owned()) };
+        return Cell { at, ..lost(slot, why_nothing(row)) };
     }
     let (enabled, running) = match counter.rung {
         // Its counts are of all that was executed.
@@ -233,48 +232,39 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &BoardRow) -> Cel
 }
 
 /// The reason why the counts of a region are incomplete.
-fn why_partial(row: &BoardRow, rung: Rung) -> Option<String> {
+fn why_partial(row: &BoardRow, rung: Rung) -> Option<PartReason> {
     if row.is_torn {
-        return Some("the process died while it noted an end: that call may be counted in part".to_owned());
+        return Some(PartReason::DiedAtEnd);
     }
     if rung == Rung::Soft && row.disordered > 0 {
-        return Some("marks inside do not match, so that a few instructions of them may be in it".to_owned());
+        return Some(PartReason::MarksDiffer);
     }
-    (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun))
+    let calls = PartReason::Calls { counted: row.counted, begun: row.begun };
+    (row.counted < row.begun).then_some(calls)
 }
-
-/// The reason why a region that no code marked has no counts.
-const NOT_EXECUTED: &str = "the region was not executed in this run";
-
-/// Why a region has no counts that only ended.
-const NEVER_BEGAN: &str = "it ended in this run, but never began";
 
 /// Why a region has no counts that began.
-fn why_nothing(row: &BoardRow) -> &'static str {
+fn why_nothing(row: &BoardRow) -> MissingReason {
     match row {
-        BoardRow { is_torn: true, .. } => "the process died while it noted the first end",
-        BoardRow { ended: 0, .. } => NEVER_ENDED,
-        _ => OUTERMOST_NEVER_ENDED,
+        BoardRow { is_torn: true, .. } => MissingReason::DiedAtEnd,
+        BoardRow { ended: 0, .. } => MissingReason::NeverEnded,
+        // All other calls are taken for calls within the outermost one.
+        _ => MissingReason::OutermostNeverEnded,
     }
 }
 
-const NEVER_ENDED: &str = "no region of that name has ended";
-
-/// All others are taken for calls within it.
-const OUTERMOST_NEVER_ENDED: &str = "the outermost call never ended";
-
-fn lost(slot: SlotId, reason: String) -> Cell {
+fn lost(slot: SlotId, reason: MissingReason) -> Cell {
     Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
 }
 
-fn why_lost(reason: u64, pmu: &str) -> String {
+fn why_lost(reason: u64, pmu: &str) -> MissingReason {
     let errno = || i32::try_from(reason).unwrap_or(0);
     match Loss::of_code(reason) {
-        Some(Loss::Unread) => "the counter could not be read at both ends".to_owned(),
-        Some(Loss::NotTranslated) => "the software PMU did not run the process at both ends".to_owned(),
-        Some(Loss::NotOfThreads) => "the software PMU counts it for whole processes".to_owned(),
-        Some(Loss::BiasUnknown) => "what marking the region adds to it is not known".to_owned(),
-        None => thread_refusal(errno(), pmu),
+        Some(Loss::Unread) => MissingReason::UnreadAtEnds,
+        Some(Loss::NotTranslated) => MissingReason::NotTranslatedAtEnds,
+        Some(Loss::NotOfThreads) => MissingReason::OfTranslatedProcesses,
+        Some(Loss::BiasUnknown) => MissingReason::BiasUnknown,
+        None => MissingReason::Reported(thread_refusal(errno(), pmu)),
     }
 }
 
@@ -399,7 +389,8 @@ mod tests {
     #[test]
     fn a_thread_that_executes_another_program_is_one_thread() {
         let row = |pid, tid, threads| BoardRow { pid, tid, threads, begun: 1, ..BoardRow::default() };
-        let rows = [row(7, 7, 1), row(7, 7, 1), row(7, 8, 1), row(9, 0, 5), row(9, 9, 1)];
+        let rows =
+            [row(7, Some(7), 1), row(7, Some(7), 1), row(7, Some(8), 1), row(9, None, 5), row(9, Some(9), 1)];
         assert_eq!(threads(rows.iter()), 8);
     }
 
@@ -430,12 +421,13 @@ mod tests {
         let at = At { tid: Some(7), ..At::default() };
         let of =
             |raw, enabled, running| Cell { at: at.clone(), ..Cell::new(SlotId(0), raw, enabled, running) };
-        let lost = || Cell { at: at.clone(), ..lost(SlotId(0), "unread".to_owned()) };
+        let lost = || Cell { at: at.clone(), ..lost(SlotId(0), MissingReason::UnreadAtEnds) };
         let all = |cells: Vec<Cell>| in_one_place(cells.into_iter());
         assert_eq!(all(vec![of(5, 100, 50), of(6, 80, 50)]), [of(11, 180, 100)]);
         let elsewhere = Cell { at: At::default(), ..of(1, 2, 2) };
         assert_eq!(all(vec![of(5, 9, 9), elsewhere.clone()]), [of(5, 9, 9), elsewhere]);
-        let partial = Cell { partial: Some("without some: unread".to_owned()), ..of(5, 9, 9) };
+        let partial =
+            Cell { partial: Some(PartReason::WithoutSome(MissingReason::UnreadAtEnds)), ..of(5, 9, 9) };
         for both in [vec![lost(), of(5, 9, 9)], vec![of(5, 9, 9), lost()]] {
             assert_eq!(all(both).as_slice(), std::slice::from_ref(&partial));
         }
@@ -445,24 +437,25 @@ mod tests {
     #[test]
     fn a_region_without_a_value_is_no_zero() {
         let counter = MarkedCounter { slot: SlotId(0), rung: Rung::Perf, part: 0, pmu: "cpu".to_owned() };
-        let row = BoardRow { begun: 2, ended: 2, counted: 2, tid: 7, ..BoardRow::default() };
+        let row = BoardRow { begun: 2, ended: 2, counted: 2, tid: Some(7), ..BoardRow::default() };
         let of = |sum: Sum, row: &BoardRow| cell(SlotId(0), &counter, &sum, row);
         let counted = of(Sum { value: 5, time_enabled_ns: 9, time_running_ns: 9, ..Sum::default() }, &row);
         assert_eq!((counted.raw, counted.lost, counted.at.tid), (5, None, Some(7)));
         let lost = of(Sum { value: 5, lost: 1, reason: Loss::Unread.code(), ..Sum::default() }, &row);
+        assert_eq!(lost.raw, 0);
         assert_eq!(
-            (lost.raw, lost.lost.as_deref()),
-            (0, Some("the counter could not be read at both ends (1 of 2 calls)"))
+            lost.lost.unwrap().to_string(),
+            "the counter could not be read at both ends (1 of 2 calls)"
         );
         let never = of(Sum::default(), &BoardRow { begun: 1, ..BoardRow::default() });
-        assert_eq!(never.lost.as_deref(), Some(NEVER_ENDED));
+        assert_eq!(never.lost, Some(MissingReason::NeverEnded));
         let inner = of(Sum::default(), &BoardRow { begun: 6, ended: 5, ..BoardRow::default() });
-        assert_eq!(inner.lost.as_deref(), Some(OUTERMOST_NEVER_ENDED));
+        assert_eq!(inner.lost, Some(MissingReason::OutermostNeverEnded));
         let some = of(Sum::default(), &BoardRow { begun: 9, ended: 8, counted: 3, ..BoardRow::default() });
-        assert_eq!((some.lost, some.partial.as_deref()), (None, Some("of 3 of 9 calls")));
+        assert_eq!((some.lost, some.partial), (None, Some(PartReason::Calls { counted: 3, begun: 9 })));
         let torn = BoardRow { begun: 2, ended: 2, is_torn: true, ..BoardRow::default() };
-        assert!(of(Sum::default(), &torn).lost.is_some_and(|why| why.contains("died")));
+        assert_eq!(of(Sum::default(), &torn).lost, Some(MissingReason::DiedAtEnd));
         let torn = of(Sum::default(), &BoardRow { counted: 2, ..torn });
-        assert!(torn.lost.is_none() && torn.partial.is_some_and(|why| why.contains("died")));
+        assert_eq!((torn.lost, torn.partial), (None, Some(PartReason::DiedAtEnd)));
     }
 }

@@ -357,7 +357,7 @@ impl OpenCode {
         let mut values = vec![None; self.slots + usize::from(self.has_witness)];
         for cell in reading.cells {
             if let Some(reason) = cell.lost {
-                return Err(Error::new(ErrorKind::StateLost, reason));
+                return Err(Error::new(ErrorKind::StateLost, reason.to_string()));
             }
             if cell.time_running_ns < cell.time_enabled_ns {
                 let text = "another user's events shared the counter, so that its counts are not whole";

@@ -157,10 +157,10 @@ pub struct OverflowSample {
     pub mode: Mode,
     /// Address of the instruction that was next then; `None` where the kernel does not say.
     pub ip: Option<u64>,
-    /// The process; [`u32::MAX`] where it has ended.
-    pub pid: u32,
-    /// The thread; [`u32::MAX`] where it has ended.
-    pub tid: u32,
+    /// The process; `None` where it has ended.
+    pub pid: Option<u32>,
+    /// The thread; `None` where it has ended.
+    pub tid: Option<u32>,
     /// The CPU; `None` where the kernel does not say.
     pub cpu: Option<u32>,
     /// In ns of the monotonic clock; `None` where the kernel does not say.
@@ -403,8 +403,8 @@ fn taken(sample: ring::SampleRecord, at: At, group: SampledGroup<'_>) -> Overflo
         slot,
         mode: sample.mode,
         ip: sample.ip,
-        pid: sample.pid.unwrap_or(u32::MAX),
-        tid: sample.tid.unwrap_or(u32::MAX),
+        pid: sample.pid,
+        tid: sample.tid,
         cpu: sample.cpu,
         time_ns: sample.time_ns,
         period_events: sample.period_events.unwrap_or(period.get()),

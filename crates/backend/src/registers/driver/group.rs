@@ -1,7 +1,7 @@
 //! Events that start and stop together: those of one rotation group, or those that count all the time.
 
 use cyclometer_arch::{Fault, Placed, PmuReg, RegisterBits, RegisterProgram, Step, carry_out, restore};
-use cyclometer_core::{CounterId, Result};
+use cyclometer_core::{CounterId, MissingReason, Result};
 
 use super::{longest_pause_ns, written_back};
 use crate::registers::Bus;
@@ -37,7 +37,7 @@ pub(super) struct GroupMember {
     /// The value of `raw` when the group was last set up.
     before: u64,
     pub(super) counted_ns: u64,
-    pub(super) lost: Option<String>,
+    pub(super) lost: Option<MissingReason>,
     /// Whether another user has taken its counter.
     taken: bool,
 }
@@ -101,7 +101,7 @@ impl DriverGroup {
             Ok(program) if !placed.is_empty() => Some(program),
             Ok(_) => None,
             Err(error) => {
-                let reason = format!("what it is counted with was taken away: {error}");
+                let reason = MissingReason::PartnerTaken { error: error.to_string() };
                 active.iter().for_each(|i| {
                     self.members[*i].lost.get_or_insert_with(|| reason.clone());
                 });
@@ -135,7 +135,7 @@ impl DriverGroup {
     }
 
     /// Adds up the counts; returns the counters that another user has taken, with the reason.
-    pub(super) fn update(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, String)>> {
+    pub(super) fn update(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, MissingReason)>> {
         let (Some(program), Some(since)) = (&self.program, self.since_ns) else { return Ok(Vec::new()) };
         let now = bus.now_ns();
         // The values are read first: a control register that is still ours afterwards shows that they are
@@ -148,7 +148,7 @@ impl DriverGroup {
     }
 
     /// Stops the counters, and adds their counts since the last read.
-    pub(super) fn stop(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, String)>> {
+    pub(super) fn stop(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, MissingReason)>> {
         let since = self.since_ns.take();
         let (Some(program), Some(since)) = (&self.program, since) else { return Ok(Vec::new()) };
         carry_out(&program.stop, bus, cpu)?;
@@ -165,7 +165,7 @@ impl DriverGroup {
         bus: &mut dyn Bus,
         cpu: u32,
         relied_on: impl Fn(&GroupMember) -> &Vec<RegisterBits>,
-    ) -> std::result::Result<Vec<(CounterId, String)>, Fault> {
+    ) -> std::result::Result<Vec<(CounterId, MissingReason)>, Fault> {
         let (mut seen, mut found): (Vec<(PmuReg, u64)>, _) = Default::default();
         for member in self.active.iter().map(|i| &self.members[*i]) {
             for bits in relied_on(member) {
@@ -201,11 +201,7 @@ impl DriverGroup {
             member.counted_ns = member.counted_ns.saturating_add(ns);
             if too_late && read.share.is_none() && read.width_bits < u64::BITS {
                 let (counter, width) = (read.counter, read.width_bits);
-                member.lost.get_or_insert_with(|| {
-                    format!(
-                        "counter {counter} has {width} bits and was read too late to see how often it wrapped"
-                    )
-                });
+                member.lost.get_or_insert(MissingReason::ReadTooLate { counter, width_bits: width });
             }
         }
         self.last = values.to_vec();
@@ -213,7 +209,7 @@ impl DriverGroup {
 
     /// Gives up counters that another user has taken: their events are lost, and their registers are not
     /// written any more.
-    pub(super) fn give_away(&mut self, taken: &[(CounterId, String)], recipe: &Recipe) {
+    pub(super) fn give_away(&mut self, taken: &[(CounterId, MissingReason)], recipe: &Recipe) {
         let mut changed = false;
         for member in self.members.iter_mut().filter(|member| !member.taken) {
             if let Some((_, reason)) = taken.iter().find(|(counter, _)| *counter == member.placed.counter) {
@@ -257,9 +253,9 @@ impl DriverGroup {
         Ok(steps)
     }
 
-    pub(super) fn lose(&mut self, reason: &str) {
+    pub(super) fn lose(&mut self, reason: &MissingReason) {
         self.members.iter_mut().for_each(|member| {
-            member.lost.get_or_insert_with(|| reason.to_owned());
+            member.lost.get_or_insert_with(|| reason.clone());
         });
     }
 }
@@ -280,13 +276,13 @@ fn values(program: &RegisterProgram, bus: &mut dyn Bus, cpu: u32) -> std::result
     program.reads.iter().map(|read| bus.read(cpu, read.register)).collect()
 }
 
-fn found_once(found: &mut Vec<(CounterId, String)>, counter: CounterId, text: String) {
+fn found_once(found: &mut Vec<(CounterId, MissingReason)>, counter: CounterId, reason: MissingReason) {
     if found.iter().all(|(known, _)| *known != counter) {
-        found.push((counter, text));
+        found.push((counter, reason));
     }
 }
 
-fn intruder(bits: &RegisterBits, value: u64, cpu: u32) -> String {
+fn intruder(bits: &RegisterBits, value: u64, cpu: u32) -> MissingReason {
     let (register, ours, now) = (bits.register, bits.value, value & bits.mask);
-    format!("something else wrote {register} of CPU {cpu} meanwhile: {now:#x} instead of {ours:#x}")
+    MissingReason::Rewritten { register: register.to_string(), cpu, found: now, written: ours }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cyclometer_arch::{Fault, PmuReg};
-use cyclometer_core::Count;
+use cyclometer_core::{Count, MissingReason};
 
 /// A window of a thread: from the end of its previous one to a boundary, or to the end of the recording.
 #[derive(Clone, PartialEq, Debug)]
@@ -84,7 +84,7 @@ impl From<&WindowCount> for Count {
     fn from(count: &WindowCount) -> Count {
         match count {
             WindowCount::Exact(events) => Count::Exact(*events),
-            WindowCount::Lost(loss) => Count::Lost { reason: loss.to_string() },
+            WindowCount::Lost(loss) => Count::Lost { reason: loss.into() },
         }
     }
 }
@@ -162,6 +162,12 @@ pub enum LossReason {
     Fault(Fault),
     /// The thread ran on a CPU that is not recorded.
     Elsewhere,
+}
+
+impl From<&CounterLoss> for MissingReason {
+    fn from(loss: &CounterLoss) -> MissingReason {
+        MissingReason::Reported(loss.to_string())
+    }
 }
 
 impl fmt::Display for CounterLoss {

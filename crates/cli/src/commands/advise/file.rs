@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn totals_of_a_recording_are_facts_in_their_unit_and_missing_ones_have_reasons() {
-        let lost = Count::Lost { reason: "the CPU went away".to_owned() };
+        let lost = Count::Lost { reason: "the CPU went away".into() };
         let read = of_recording(&recorded(&[
             ("cycles:u", Rung::Perf, Provenance::Hardware, Count::Exact(5)),
             ("page-faults", Rung::Perf, Provenance::Kernel, Count::Exact(7)),

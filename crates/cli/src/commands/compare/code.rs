@@ -186,7 +186,7 @@ mod tests {
     fn value(run: u32, count: Result<u64, &str>) -> RunValue {
         let count = match count {
             Ok(count) => Count::Exact(count),
-            Err(reason) => Count::Lost { reason: reason.to_owned() },
+            Err(reason) => Count::Lost { reason: reason.into() },
         };
         let value = match count {
             Count::Exact(count) => Some(count as f64),

@@ -116,8 +116,9 @@ impl Tracer {
                 Ok(TaskAction::Enter(registers))
             }
             SignalCause::OfProgram => {
-                let is_delayed =
-                    self.delayed_signals.delays(&mut self.tracees, tid, (signal, arrival), registers.rip)?;
+                let stop = self.tracees.signal_stop(tid, signal, arrival)?;
+                let task = self.tracees.task(tid)?;
+                let is_delayed = self.delayed_signals.delays(task, &stop, registers.rip)?;
                 if is_delayed { Ok(TaskAction::Resume) } else { self.deliver(tid, signal) }
             }
         }

@@ -41,7 +41,7 @@ impl SpawnMemory {
     pub(super) fn for_request(header: RequestHeader) -> Result<SpawnMemory, c_int> {
         let length = needed(header).next_multiple_of(64 * 1024);
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new anonymous mapping, of nobody else's memory; the length is not zero.
+        // SAFETY: a new anonymous mapping, which replaces no other; the length is not zero.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(last_errno());
@@ -69,7 +69,7 @@ impl SpawnMemory {
         const { assert!(size_of::<T>() <= FRONT_BYTES - NOTE_OFFSET && align_of::<T>() <= 64) };
         // SAFETY: the mapping is longer than the front.
         let place = unsafe { self.start.add(NOTE_OFFSET) };
-        // SAFETY: there is room for the note, aligned, and nobody else uses it.
+        // SAFETY: there is room for the note, aligned, and no process uses it.
         unsafe { place.cast::<T>().write(note) };
         place
     }
@@ -133,14 +133,13 @@ impl SpawnMemory {
         let mut place = start + added;
         // SAFETY: the table goes on behind the two first arrays, as there are variables.
         let first = unsafe { table.add(start) };
-        // SAFETY: so many entries were written there by `image`, and nobody writes to them while this slice
-        // lives.
+        // SAFETY: `image` wrote so many entries there, and no code writes to them while this slice lives.
         let new = unsafe { std::slice::from_raw_parts(first.cast_const(), added) };
         // SAFETY: `image` has seen the zero at the end of each, and they stay in the region while it is
         // borrowed.
         let is_named = |new: &*const c_char, own| unsafe { name(*new) } == own;
         for variable in own_environment() {
-            // SAFETY: a C string of our environment, which nobody changes in the helper.
+            // SAFETY: a C string of our environment, which the helper never changes.
             let own = unsafe { name(variable) };
             if new.iter().any(|new| is_named(new, own)) {
                 continue;
@@ -169,7 +168,7 @@ fn put(table: *mut *const c_char, place: usize, string: *const c_char) {
 ///
 /// # Safety
 ///
-/// `variable` is a C string that nobody changes or frees for `'a`.
+/// `variable` is a C string that is neither changed nor freed for `'a`.
 unsafe fn name<'a>(variable: *const c_char) -> &'a [u8] {
     // SAFETY: the caller promises it.
     let variable = unsafe { std::ffi::CStr::from_ptr(variable) };
@@ -204,7 +203,7 @@ unsafe extern "C" {
 
 /// The variables of this process. The helper never changes them.
 fn own_environment() -> impl Iterator<Item = *const c_char> {
-    // SAFETY: a word that the C library has set before `main`, and nobody writes in the helper.
+    // SAFETY: a word that the C library has set before `main`, and that the helper never writes.
     let mut next = unsafe { environ };
     std::iter::from_fn(move || {
         if next.is_null() {
