@@ -15,6 +15,9 @@ use crate::translate::{
 /// zero, as that of a budget that is not used up is, and that a processor does not use up in a month.
 pub(super) const FULL_BUDGET: u64 = 1 << 55;
 
+/// Words of a record.
+const RECORD_WORDS: usize = RECORD_BYTES as usize / size_of::<u64>();
+
 /// The calls that a forked process has not returned from.
 pub(crate) struct ForkedCalls {
     pub(super) tree: CallTree,
@@ -29,6 +32,8 @@ pub(crate) struct ThreadCalls {
     slot: Option<LoggedSlot>,
     /// The stack pointer of a handler that is about to begin.
     handler: Option<u64>,
+    /// Room for a log.
+    words: Vec<u64>,
 }
 
 /// The use of a slot by a thread that logs its calls.
@@ -44,7 +49,7 @@ struct LoggedSlot {
 impl ThreadCalls {
     /// A thread that has executed nothing, with the frames of a process that has forked it.
     pub(super) fn new(stack: Option<CallStack>) -> ThreadCalls {
-        ThreadCalls { stack, slot: None, handler: None }
+        ThreadCalls { stack, slot: None, handler: None, words: Vec::new() }
     }
 
     /// Whether its slot needs the number of instructions so far to go on, when it enters translated code.
@@ -112,10 +117,10 @@ impl ThreadCalls {
         let (Some(stack), Some(logged)) = (&mut self.stack, &mut self.slot) else { return };
         let end = cache.load(slot, CALL_LOG_END);
         let functions = &mut cache.functions.borrow_mut();
-        for at in (EMPTY_LOG..end).step_by(RECORD_BYTES as usize) {
-            let offset = CALL_LOG + (at - EMPTY_LOG) as u32;
-            let words = [0, 8, 16, 24].map(|word| cache.load(slot, offset + word));
-            let Some(record) = CallRecord::of(words) else { continue };
+        self.words.resize(end.saturating_sub(EMPTY_LOG) as usize / size_of::<u64>(), 0);
+        cache.read_slot(slot, CALL_LOG, &mut self.words);
+        for words in self.words.as_chunks::<RECORD_WORDS>().0 {
+            let Some(record) = CallRecord::of(*words) else { continue };
             stack.spend(tree, logged.last.wrapping_sub(record.budget));
             logged.last = record.budget;
             let mut function = || functions.of(&cache.translation, places, &record);

@@ -355,7 +355,7 @@ proptest! {
         let before = estimate(&slices, &[]);
         let follows: Vec<f64> = slices.iter().map(|slice| 1e6 * slice.0 + a * slice.1).collect();
         let zeros = vec![0.0; slices.len()];
-        prop_assert_eq!(estimate(&slices, &[&zeros]), before);
+        prop_assert_eq!(&estimate(&slices, &[&zeros]), &before);
         prop_assert!(same(&estimate(&slices, &[&follows]), &before));
     }
 
@@ -365,9 +365,9 @@ proptest! {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             let mut column: Vec<f64> = slices.iter().map(|slice| slice.1.sqrt()).collect();
             *at.get_mut(&mut column) = bad;
-            prop_assert_eq!(estimate(&slices, &[&column]), before);
+            prop_assert_eq!(&estimate(&slices, &[&column]), &before);
         }
-        prop_assert_eq!(estimate(&slices, &[&vec![1.0; slices.len() + 1]]), before);
+        prop_assert_eq!(&estimate(&slices, &[&vec![1.0; slices.len() + 1]]), &before);
     }
 
     #[test]
