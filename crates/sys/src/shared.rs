@@ -100,6 +100,19 @@ impl SharedMemory {
         self.read_bytes(middle + size_of_val(words), tail);
     }
 
+    /// Reads words from `offset` on, from the first to the last.
+    ///
+    /// # Panics
+    ///
+    /// As [`SharedMemory::store`], for any of them.
+    pub fn read_words(&self, offset: usize, words: &mut [u64]) {
+        self.check_word(offset);
+        self.check(offset, size_of_val(words));
+        for (place, word) in (offset..).step_by(WORD).zip(words) {
+            *word = self.word(place).load(Ordering::Relaxed);
+        }
+    }
+
     /// Stores a word atomically, after all earlier writes of this thread to this memory.
     ///
     /// # Panics
@@ -387,6 +400,11 @@ mod tests {
                 assert_eq!(part, written);
             }
         }
+        let mut words = [0; 2];
+        b.read_words(8, &mut words);
+        let mut bytes = [0; 16];
+        b.read(8, &mut bytes);
+        assert_eq!(words.map(u64::to_ne_bytes).concat(), bytes);
     }
 
     #[test]
@@ -431,6 +449,8 @@ mod tests {
         check(&|| a.write(LEN - 1, &[1, 2]));
         check(&|| a.read(LEN, &mut [0]));
         check(&|| a.read(usize::MAX, &mut [0, 0]));
+        check(&|| a.read_words(LEN - 16, &mut [0; 3]));
+        check(&|| a.read_words(4, &mut [0]));
         check(&|| a.store(LEN, 1));
         check(&|| a.store(4, 1));
         check(&|| assert_eq!(a.load(usize::MAX - 7), 0));

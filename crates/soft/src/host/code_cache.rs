@@ -610,9 +610,9 @@ impl CodeCacheMapping {
         words
     }
 
-    /// Reads bytes of a slot.
-    pub(crate) fn read_slot(&self, slot: usize, offset: u32, bytes: &mut [u8]) {
-        self.area.read(slot * SLOT_BYTES as usize + offset as usize, bytes);
+    /// Reads words of a slot.
+    pub(crate) fn read_slot(&self, slot: usize, offset: u32, words: &mut [u64]) {
+        self.area.read_words(slot * SLOT_BYTES as usize + offset as usize, words);
     }
 
     /// The base of %gs for a slot.

@@ -10,6 +10,9 @@
 //! - The threads of a process share its caches. Their logs are replayed one after the other: accesses of two
 //!   threads interleave by the log, not by the instruction.
 //! - A fetch from the line of the fetch before hits, and is left out: nothing else is fetched in between.
+//! - A hit makes its line the most recent one of its set and changes nothing else. So the fetches of a block
+//!   may be replayed before its accesses as long as all of them hit ([`replay_hits`]). Where one misses, the
+//!   block is replayed in the order of the program, because the last level serves both.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,12 +22,12 @@ use iced_x86::Register;
 
 use super::code_cache::CodeCacheMapping;
 use super::modelled_blocks::{
-    ModelRepeat, ModelRows, ModelStep, ModelledBlock, ModelledBlocks, OpenBranch, StepRow,
+    BlockDetails, ModelRepeat, ModelRows, ModelStep, ModelledBlock, ModelledBlocks, StepRow, UNKNOWN_BLOCK,
 };
 use super::translated_pc::TranslatedPc;
 use crate::code_profile::InstructionPlace;
 use crate::model::BranchOutcome;
-use crate::model::misses::{BoundedMisses, CacheSize, MissCounts, MissModel};
+use crate::model::misses::{CacheSize, MissCounts, MissModel};
 use crate::translate::{CALL_LOG, CALL_LOG_END, EMPTY_ACCESS_LOG, PlannedBranch, RecordState};
 
 /// The caches of all processes, and the counts of their instructions.
@@ -48,11 +51,10 @@ impl CacheModelling {
         Box::new(ThreadAccesses {
             caches,
             rows: Rc::clone(&self.rows),
-            branch: None,
+            open: None,
             fs_base: 0,
             former_fs: Vec::new(),
             words: Vec::new(),
-            bytes: Vec::new(),
         })
     }
 
@@ -71,14 +73,13 @@ impl CacheModelling {
 pub(super) struct ThreadAccesses {
     caches: Rc<RefCell<MissModel>>,
     rows: Rc<RefCell<ModelRows>>,
-    /// A branch whose target is the next block of the thread.
-    branch: Option<OpenBranch>,
+    /// The last block, whose branch leads to the next one of the thread.
+    open: Option<u32>,
     fs_base: u64,
     /// Earlier bases of %fs, each with the end of the log up to which it was in force.
     former_fs: Vec<(u64, u64)>,
     /// Room for a log.
     words: Vec<u64>,
-    bytes: Vec<u8>,
 }
 
 /// The state with which a step is replayed.
@@ -89,17 +90,10 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    #[inline(always)]
     fn step(&mut self, step: &ModelStep, record: &[u64]) {
-        let word = |word: u16| record[usize::from(word)];
         match step {
-            ModelStep::Data { displacement, row, word: base, bytes } => {
-                self.data(word(*base).wrapping_add(*displacement), u64::from(*bytes), *row);
-            }
-            ModelStep::Indexed { displacement, row, words: [base, index], scale, bytes } => {
-                let index = word(*index).wrapping_mul(u64::from(*scale));
-                let address = word(*base).wrapping_add(index).wrapping_add(*displacement);
-                self.data(address, u64::from(*bytes), *row);
+            ModelStep::Data { access, row } => {
+                self.data(access.address(record, self.fs_base), access.bytes, *row);
             }
             ModelStep::Fetch { pc, row, length } => {
                 let found = self.caches.fetch(*pc, u64::from(*length));
@@ -108,10 +102,6 @@ impl Replay<'_> {
                     found.note(&mut counts.l1i, &mut counts.ll);
                 }
             }
-            ModelStep::Other(other) => {
-                let (access, row) = &**other;
-                self.data(access.address(record, self.fs_base), access.bytes, *row);
-            }
             ModelStep::Repeat(repeated) => {
                 let after = record[usize::from(repeated.repeat.after)];
                 self.repeat(repeated, record, after);
@@ -119,7 +109,6 @@ impl Replay<'_> {
         }
     }
 
-    #[inline(always)]
     fn data(&mut self, address: u64, bytes: u64, row: u32) {
         let found = self.caches.access_data(address, bytes);
         if !found.is_hit() {
@@ -149,19 +138,22 @@ impl Replay<'_> {
         }
     }
 
-    /// The outcome of a branch, by the address of the next instruction.
-    #[inline(always)]
-    fn branch(&mut self, OpenBranch { pc, next, kind, row }: OpenBranch, to: u64) {
-        let outcome = match kind {
-            PlannedBranch::Conditional => BranchOutcome::Conditional { taken: to != next },
-            PlannedBranch::Indirect => BranchOutcome::Indirect { target: to },
-            PlannedBranch::None => return,
-        };
-        if self.caches.branch(pc, outcome) {
-            let BoundedMisses { known, .. } = &mut self.rows[row as usize].1.mispredictions;
-            *known += 1;
-        }
+    /// A whole block, step by step.
+    #[inline(never)]
+    fn steps(&mut self, details: &BlockDetails, record: &[u64]) {
+        details.steps.iter().for_each(|step| self.step(step, record));
     }
+}
+
+/// The branch at the end of a block, if it has one, by the address of the next instruction.
+fn branch(caches: &mut MissModel, block: &mut ModelledBlock, to: u64) {
+    let outcome = match block.kind {
+        PlannedBranch::None => return,
+        PlannedBranch::Conditional => BranchOutcome::Conditional { taken: to != block.next },
+        PlannedBranch::Indirect => BranchOutcome::Indirect { target: to },
+    };
+    let is_wrong = caches.branch(block.branch.into(), outcome);
+    block.mispredictions += u64::from(is_wrong);
 }
 
 /// The end of the records of a log.
@@ -211,9 +203,9 @@ impl ThreadAccesses {
             }
         };
         self.replay_to(cache, slot, tail);
-        if let (Some(branch), Some(next)) = (self.branch.take(), next) {
-            let (caches, rows) = (&mut self.caches.borrow_mut(), &mut self.rows.borrow_mut());
-            Replay { caches, rows: &mut rows.rows, fs_base: 0 }.branch(branch, next);
+        if let (Some(open), Some(next)) = (self.open.take(), next) {
+            let rows = &mut self.rows.borrow_mut();
+            branch(&mut self.caches.borrow_mut(), &mut rows.blocks[open as usize], next);
         }
     }
 
@@ -221,7 +213,7 @@ impl ThreadAccesses {
     pub(super) fn give_up(&mut self, cache: &CodeCacheMapping, slot: usize) -> bool {
         let is_pending = cache.load(slot, CALL_LOG_END) > EMPTY_ACCESS_LOG;
         self.replay_to(cache, slot, LogTail::Unknown);
-        self.branch = None;
+        self.open = None;
         is_pending
     }
 
@@ -243,12 +235,11 @@ impl ThreadAccesses {
 
     fn replay_to(&mut self, cache: &CodeCacheMapping, slot: usize, tail: LogTail<'_>) {
         let end = cache.load(slot, CALL_LOG_END);
-        let bytes = end.saturating_sub(EMPTY_ACCESS_LOG) as usize;
-        let mut words = std::mem::take(&mut self.words);
-        self.bytes.resize(bytes, 0);
-        cache.read_slot(slot, CALL_LOG, &mut self.bytes);
-        words.clear();
-        words.extend(self.bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+        let len = end.saturating_sub(EMPTY_ACCESS_LOG) as usize / 8;
+        let mut room = std::mem::take(&mut self.words);
+        room.resize(room.len().max(len), 0);
+        let words = &mut room[..len];
+        cache.read_slot(slot, CALL_LOG, words);
         cache.store(slot, CALL_LOG_END, EMPTY_ACCESS_LOG);
         let former_fs = std::mem::take(&mut self.former_fs);
         let mut from = 0;
@@ -259,7 +250,7 @@ impl ThreadAccesses {
             from = until;
         }
         self.replay_words(cache, &words[from..], self.fs_base, true, tail);
-        self.words = words;
+        self.words = room;
     }
 
     /// Replays words of the log, to whose end `tail` belongs if they are the last ones.
@@ -271,55 +262,151 @@ impl ThreadAccesses {
         is_last: bool,
         tail: LogTail<'_>,
     ) {
-        let ModelledBlocks(blocks) = &mut *cache.modelled_blocks.borrow_mut();
+        let known = &mut *cache.modelled_blocks.borrow_mut();
         let (caches, all) = (&mut *self.caches.borrow_mut(), &mut *self.rows.borrow_mut());
-        let mut rest = words;
-        let mut branch = self.branch.take();
-        while let Some(&number) = rest.first() {
-            let number = number as u32;
-            if blocks.get(number as usize).is_none_or(Option::is_none) {
-                let Some(plan) = cache.translation.access_plan(number) else { break };
-                let block = ModelledBlock::of(plan, &cache.translation, caches, all);
-                let len = blocks.len().max(number as usize + 1);
-                blocks.resize_with(len, || None);
-                blocks[number as usize] = Some(Box::new(block));
+        let mut log = LogPosition { words, at: 0, open: self.open.take() };
+        loop {
+            if let Some(missed) = replay_hits(&mut log, caches, known, all, fs_base) {
+                log.finish(missed, caches, all, fs_base);
+                continue;
             }
-            let Some(block) = &blocks[number as usize] else { break };
-            let Some((record, behind)) = rest.split_at_checked(block.words) else { break };
-            rest = behind;
-            let mut replay = Replay { caches, rows: &mut all.rows, fs_base };
-            if let Some(branch) = branch.take() {
-                replay.branch(branch, block.address);
+            // A record by itself: of a new block, of one that is not plain or not in the cache, or the last.
+            let rest = &words[log.at..];
+            let Some(block) = rest.first().map(|word| *word as u32) else { break };
+            let Some(number) = known.number(block).or_else(|| add(block, cache, known, all, caches)) else {
+                break;
+            };
+            let ModelRows { rows, blocks, details, .. } = all;
+            let (number, details) = (number as usize, &details[number as usize]);
+            let Some(record) = rest.get(..usize::from(blocks[number].words)) else { break };
+            log.at += record.len();
+            if let Some(open) = log.open.take() {
+                let to = blocks[number].address;
+                branch(caches, &mut blocks[open as usize], to);
             }
             let done = match tail {
-                LogTail::Partial(of, done, registers) if is_last && behind.is_empty() && of == number => {
-                    Some((done, registers))
-                }
-                LogTail::Unknown if is_last && behind.is_empty() => Some((0, None)),
+                _ if log.at < words.len() || !is_last => None,
+                LogTail::Partial(of, done, registers) if of == block => Some((done, registers)),
+                LogTail::Unknown => Some((0, None)),
                 _ => None,
             };
             if let Some((done, registers)) = done {
-                replay.part(block, record, done, registers);
-                let steps = &all.blocks[block.number as usize].steps;
-                steps.iter().take(done.into()).for_each(|step| step.add(1, &mut all.rows));
-                continue;
+                Replay { caches, rows, fs_base }.part(details, record, done, registers);
+                details.rows.iter().take(done.into()).for_each(|step| step.add(1, rows));
+                break;
             }
-            block.steps.iter().for_each(|step| replay.step(step, record));
-            all.blocks[block.number as usize].executions += 1;
-            branch = block.branch;
+            blocks[number].executions += 1;
+            log.open = Some(number as u32);
+            Replay { caches, rows, fs_base }.steps(details, record);
         }
-        self.branch = branch;
+        self.open = log.open;
     }
+}
+
+/// The position in a log that is being replayed.
+struct LogPosition<'a> {
+    words: &'a [u64],
+    at: usize,
+    /// The last block, whose branch leads to the next one.
+    open: Option<u32>,
+}
+
+/// An access of a plain block that may miss.
+struct MissedAccess {
+    /// The start of the record.
+    record: usize,
+    /// The number of the access, and of the first one of other blocks.
+    access: usize,
+    end: usize,
+}
+
+impl LogPosition<'_> {
+    /// Replays the accesses of a plain block from one on.
+    fn finish(&self, missed: MissedAccess, caches: &mut MissModel, all: &mut ModelRows, fs_base: u64) {
+        let MissedAccess { record, access, end } = missed;
+        let ModelRows { rows, accesses, access_rows, .. } = all;
+        let mut replay = Replay { caches, rows, fs_base };
+        for (access, row) in accesses[access..end].iter().zip(&access_rows[access..end]) {
+            let address = access.address(&self.words[record..self.at], &[0, fs_base]);
+            replay.data(address, u64::from(access.last) + 1, *row);
+        }
+    }
+}
+
+/// Replays records of plain blocks as long as all that they fetch and access hits, and is found at once. This
+/// is the inner loop of the model: it calls nothing, so that its state stays in registers. It stops before a
+/// record that it does not replay, or behind an access.
+#[inline(never)]
+fn replay_hits(
+    log: &mut LogPosition<'_>,
+    caches: &mut MissModel,
+    known: &ModelledBlocks,
+    all: &mut ModelRows,
+    fs_base: u64,
+) -> Option<MissedAccess> {
+    let (words, known, segments) = (log.words, &known.0[..], [0, fs_base]);
+    let (blocks, accesses) = (&mut all.blocks[..], &all.accesses[..]);
+    let (mut at, mut open) = (log.at, log.open.unwrap_or(UNKNOWN_BLOCK));
+    let (mut fast, mut missed) = (caches.fast(), None);
+    'log: while let Some(&word) = words.get(at) {
+        let Some(&number) = known.get(word as u32 as usize) else { break };
+        let Some(block) = blocks.get_mut(number as usize) else { break };
+        let (address, first, end) = (block.address, block.accesses.0 as usize, block.accesses.1 as usize);
+        let behind = at + usize::from(block.words);
+        // The last record may be of a part of a block.
+        if !block.is_plain || behind >= words.len() || !fast.fetch(block.line, block.lines) {
+            break;
+        }
+        block.executions += 1;
+        let record = &words[at..behind];
+        if let Some(open) = blocks.get_mut(open as usize) {
+            let is_wrong = match open.kind {
+                PlannedBranch::Conditional => {
+                    fast.conditional_branch(open.branch.into(), address != open.next)
+                }
+                PlannedBranch::None => false,
+                PlannedBranch::Indirect => fast.indirect_branch(open.branch.into(), address),
+            };
+            open.mispredictions += u64::from(is_wrong);
+        }
+        (open, at) = (number, behind);
+        let start = at - record.len();
+        for (n, access) in accesses[first..end].iter().enumerate() {
+            if !fast.hits_data(access.address(record, &segments), access.last) {
+                missed = Some(MissedAccess { record: start, access: first + n, end });
+                break 'log;
+            }
+        }
+    }
+    fast.end();
+    log.at = at;
+    log.open = Some(open).filter(|open| *open != UNKNOWN_BLOCK);
+    missed
+}
+
+/// Adds a block that is executed for the first time; `None` where the translation has no such block.
+#[cold]
+fn add(
+    block: u32,
+    cache: &CodeCacheMapping,
+    known: &mut ModelledBlocks,
+    rows: &mut ModelRows,
+    caches: &MissModel,
+) -> Option<u32> {
+    let plan = cache.translation.access_plan(block)?;
+    let number = rows.add((block, plan), &cache.translation, caches);
+    known.insert(block, number);
+    Some(number)
 }
 
 impl Replay<'_> {
     /// The first instructions of a block. The next one may be repeated, and have begun: its registers tell.
     #[cold]
-    fn part(&mut self, block: &ModelledBlock, record: &[u64], done: u16, registers: Option<&Registers>) {
-        let start =
-            |step: u16| block.starts.get(usize::from(step)).map_or(block.steps.len(), |at| *at as usize);
-        block.steps[..start(done)].iter().for_each(|step| self.step(step, record));
-        let next = block.steps[start(done)..start(done + 1)].last();
+    fn part(&mut self, details: &BlockDetails, record: &[u64], done: u16, registers: Option<&Registers>) {
+        let BlockDetails { steps, starts, .. } = details;
+        let start = |step: u16| starts.get(usize::from(step)).map_or(steps.len(), |at| *at as usize);
+        steps[..start(done)].iter().for_each(|step| self.step(step, record));
+        let next = steps[start(done)..start(done + 1)].last();
         if let (Some(ModelStep::Repeat(repeated)), Some(registers)) = (next, registers) {
             let is_rsi = usize::from(repeated.repeat.register) == Register::RSI.number();
             let after = if is_rsi { registers.rsi } else { registers.rdi };

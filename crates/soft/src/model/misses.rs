@@ -136,9 +136,9 @@ impl CacheLookups {
 /// The caches and branch predictors of one process.
 #[derive(Debug)]
 pub struct MissModel {
-    l1i: LruCache,
-    l1d: LruCache,
-    ll: LruCache,
+    l1i: FirstCache,
+    l1d: FirstCache,
+    ll: LastCache,
     branches: BranchTables,
     /// Data accesses are cut to the shortest line.
     longest_access: u64,
@@ -147,12 +147,11 @@ pub struct MissModel {
 impl MissModel {
     /// The model of a process from its start: its caches are empty.
     pub fn empty([l1i, l1d, ll]: [CacheSize; 3]) -> MissModel {
-        let cache = |size: CacheSize| LruCache::new(size);
         let longest_access = l1i.line_bytes.min(l1d.line_bytes).min(ll.line_bytes);
         MissModel {
-            l1i: cache(l1i),
-            l1d: cache(l1d),
-            ll: cache(ll),
+            l1i: FirstCache::new(l1i),
+            l1d: FirstCache::new(l1d),
+            ll: LastCache::new(ll),
             branches: BranchTables::new(),
             longest_access,
         }
@@ -160,7 +159,8 @@ impl MissModel {
 
     /// Forgets the contents of the caches: the program has run unobserved. Branch predictors keep theirs.
     pub fn begin_window(&mut self) {
-        [&mut self.l1i, &mut self.l1d, &mut self.ll].into_iter().for_each(LruCache::forget);
+        [&mut self.l1i, &mut self.l1d].into_iter().for_each(FirstCache::forget);
+        self.ll.forget();
         self.branches.is_from_the_start = false;
     }
 
@@ -175,7 +175,7 @@ impl MissModel {
             self.behind(lookup, pc, length, &mut counts);
         }
         for (address, bytes) in data {
-            let bytes = (*bytes).clamp(1, self.longest_access);
+            let bytes = self.last_byte(*bytes) + 1;
             let lookup = self.l1d.access(*address, bytes);
             counts.l1d.note(lookup);
             self.behind(lookup, *address, bytes, &mut counts);
@@ -199,7 +199,7 @@ impl MissModel {
     /// Accesses data.
     #[inline(always)]
     pub(crate) fn access_data(&mut self, address: u64, bytes: u64) -> CacheLookups {
-        let bytes = bytes.clamp(1, self.longest_access);
+        let bytes = self.last_byte(bytes) + 1;
         match self.l1d.access(address, bytes) {
             Lookup::Hit => CacheLookups::HIT,
             first => self.in_last_level(first, address, bytes),
@@ -216,20 +216,50 @@ impl MissModel {
         self.branches.lookup(pc, outcome) == Lookup::Miss
     }
 
+    /// The parts that accesses need which hit.
+    #[inline(always)]
+    pub(crate) fn fast(&mut self) -> FastModel<'_> {
+        let MissModel { l1i, l1d, branches, .. } = self;
+        FastModel {
+            clock: l1i.clock.max(l1d.clock),
+            history: branches.history,
+            code_guesses: &l1i.guesses,
+            data_guesses: &l1d.guesses,
+            code_places: &mut l1i.places,
+            data_places: &mut l1d.places,
+            data_bits: l1d.shape.line_bits,
+            data_mask: l1d.shape.size.line_bytes.wrapping_neg(),
+            counters: &mut branches.counters,
+            targets: &mut branches.targets,
+            clocks: [&mut l1i.clock, &mut l1d.clock],
+            last_history: &mut branches.history,
+        }
+    }
+
+    /// The distance of the last byte of an access of so many bytes that the model knows.
+    pub(crate) fn last_byte(&self, bytes: u64) -> u64 {
+        bytes.clamp(1, self.longest_access) - 1
+    }
+
+    /// The line of an address in the cache of instructions.
+    pub(crate) fn code_line(&self, address: u64) -> u64 {
+        address >> self.l1i.shape.line_bits
+    }
+
     /// Whether a line of the caches of instructions has both addresses.
     pub(crate) fn is_same_line(&self, one: u64, other: u64) -> bool {
-        one >> self.l1i.line_bits == other >> self.l1i.line_bits
+        self.code_line(one) == self.code_line(other)
     }
 
     /// The lines of a set of the first cache of data.
     pub(crate) fn data_ways(&self) -> usize {
-        self.l1d.size.ways
+        self.l1d.shape.size.ways
     }
 
     /// The number of elements of so many bytes in a row, from an address on, of which none leaves its line of
     /// data; 1 if the first one does.
     pub(crate) fn elements_in_line(&self, address: u64, bytes: u64, is_backward: bool) -> u64 {
-        let line = self.l1d.size.line_bytes;
+        let line = self.l1d.shape.size.line_bytes;
         let offset = address & (line - 1);
         match is_backward {
             _ if offset + bytes > line => 1,
@@ -247,46 +277,94 @@ impl MissModel {
     }
 }
 
-/// A cache whose least recently used line is replaced.
-#[derive(Debug)]
-struct LruCache {
+/// The size of a cache, for the arithmetic of addresses.
+#[derive(Clone, Copy, Debug)]
+struct CacheShape {
     size: CacheSize,
     line_bits: u32,
     /// One less than the number of sets, where that is a power of two.
     mask: Option<u64>,
-    /// For each set its lines, the most recent first; as many as [`LruCache::held`] says, then [`NO_LINE`].
-    lines: Vec<u64>,
-    held: Vec<u16>,
+}
+
+impl CacheShape {
+    fn of(size: CacheSize) -> CacheShape {
+        let mask = size.sets.is_power_of_two().then(|| size.sets - 1);
+        CacheShape { size, line_bits: size.line_bytes.trailing_zeros(), mask }
+    }
+
+    /// The number of lines.
+    fn lines(&self) -> usize {
+        usize::try_from(self.size.sets).unwrap_or(0) * self.size.ways
+    }
+
+    /// The set of a line.
+    fn set_of(&self, line: u64) -> usize {
+        let set = match self.mask {
+            Some(mask) => line & mask,
+            None => line % self.size.sets,
+        };
+        set as usize
+    }
+
+    /// The first and the last line of some bytes.
+    #[inline(always)]
+    fn lines_of(&self, address: u64, bytes: u64) -> (u64, u64) {
+        (address >> self.line_bits, address.wrapping_add(bytes - 1) >> self.line_bits)
+    }
+}
+
+/// Guesses of a first cache: a power of two.
+const GUESSES: usize = 2048;
+
+/// A first cache. Most of its accesses hit, so a hit is what is fast: a table guesses the place of the line,
+/// and the place notes the time.
+#[derive(Debug)]
+struct FirstCache {
+    shape: CacheShape,
+    /// For each set the places of its lines. The least recent one is replaced.
+    places: Vec<CachePlace>,
+    /// The place of the last line with these lower bits; any place may be wrong.
+    guesses: Box<[u16; GUESSES]>,
+    /// The number of accesses so far.
+    clock: u64,
     /// Whether the cache was empty when the program began.
     is_from_the_start: bool,
 }
 
-/// A number that no line has: a line has 16 bytes at least.
-const NO_LINE: u64 = u64::MAX;
+/// A place for a line.
+#[derive(Clone, Copy, Debug)]
+struct CachePlace {
+    line: u64,
+    /// The time of its last access; 0: it has no line.
+    accessed: u64,
+}
 
-impl LruCache {
-    fn new(size: CacheSize) -> LruCache {
-        let sets = usize::try_from(size.sets).unwrap_or(0);
-        LruCache {
-            size,
-            line_bits: size.line_bytes.trailing_zeros(),
-            mask: size.sets.is_power_of_two().then(|| size.sets - 1),
-            lines: vec![NO_LINE; sets * size.ways],
-            held: vec![0; sets],
+impl CachePlace {
+    /// A line has 16 bytes at least, so no line has this number.
+    const EMPTY: CachePlace = CachePlace { line: u64::MAX, accessed: 0 };
+}
+
+impl FirstCache {
+    fn new(size: CacheSize) -> FirstCache {
+        let shape = CacheShape::of(size);
+        FirstCache {
+            shape,
+            places: vec![CachePlace::EMPTY; shape.lines()],
+            guesses: Box::new([0; GUESSES]),
+            clock: 0,
             is_from_the_start: true,
         }
     }
 
     fn forget(&mut self) {
-        self.lines.fill(NO_LINE);
-        self.held.fill(0);
+        self.places.fill(CachePlace::EMPTY);
         self.is_from_the_start = false;
     }
 
     /// Accesses bytes that lie in one line or in two.
     #[inline(always)]
     fn access(&mut self, address: u64, bytes: u64) -> Lookup {
-        let (first, last) = (address >> self.line_bits, address.wrapping_add(bytes - 1) >> self.line_bits);
+        let (first, last) = self.shape.lines_of(address, bytes);
         let found = self.access_line(first);
         match first == last {
             true => found,
@@ -296,31 +374,181 @@ impl LruCache {
 
     #[inline(always)]
     fn access_line(&mut self, line: u64) -> Lookup {
-        let set = match self.mask {
-            Some(mask) => line & mask,
-            None => line % self.size.sets,
-        } as usize;
-        if self.lines[set * self.size.ways] == line {
-            return Lookup::Hit;
-        }
-        self.search(set, line)
+        if self.is_guessed(line) { Lookup::Hit } else { self.search(line) }
     }
 
-    /// Accesses a line that is not the most recent one of its set.
+    /// Accesses a line if the table guesses its place.
+    #[inline(always)]
+    fn is_guessed(&mut self, line: u64) -> bool {
+        let is_hit = access_guessed(&self.guesses, &mut self.places, line, self.clock + 1);
+        self.clock += u64::from(is_hit);
+        is_hit
+    }
+
+    /// Accesses a line whose place is not known.
     #[inline(never)]
-    fn search(&mut self, index: usize, line: u64) -> Lookup {
-        let (ways, held) = (self.size.ways, usize::from(self.held[index]));
-        let set = &mut self.lines[index * ways..(index + 1) * ways];
-        if let Some(at) = set.iter().position(|known| *known == line) {
-            set.copy_within(..at, 1);
-            set[0] = line;
+    fn search(&mut self, line: u64) -> Lookup {
+        let start = self.shape.set_of(line) * self.shape.size.ways;
+        let set = &mut self.places[start..start + self.shape.size.ways];
+        let (mut oldest, mut first, mut found) = (0, u64::MAX, None);
+        for (way, place) in set.iter().enumerate() {
+            if place.accessed < first {
+                (oldest, first) = (way, place.accessed);
+            }
+            if place.line == line {
+                found = Some(way);
+            }
+        }
+        let way = found.unwrap_or(oldest);
+        let was_empty = set[way].accessed == 0;
+        self.clock += 1;
+        set[way] = CachePlace { line, accessed: self.clock };
+        // A place beyond 65,535 is never guessed: another one is, which has another line.
+        self.guesses[line as usize % GUESSES] = (start + way) as u16;
+        match found {
+            Some(_) => Lookup::Hit,
+            // The first window begins with an empty cache.
+            None if was_empty && !self.is_from_the_start => Lookup::Unknown,
+            None => Lookup::Miss,
+        }
+    }
+}
+
+/// Accesses a line at a time if the table guesses its place. It may be in the cache otherwise; then nothing
+/// changes.
+#[inline(always)]
+fn access_guessed(guesses: &[u16; GUESSES], places: &mut [CachePlace], line: u64, clock: u64) -> bool {
+    let guess = guesses[line as usize % GUESSES];
+    let Some(place) = places.get_mut(usize::from(guess)).filter(|place| place.line == line) else {
+        return false;
+    };
+    place.accessed = clock;
+    true
+}
+
+/// The parts of a model that accesses need which hit, and branches of a program that is modelled from its
+/// start. A loop can keep them in registers. [`FastModel::end`] has to follow.
+pub(crate) struct FastModel<'a> {
+    clock: u64,
+    history: usize,
+    code_guesses: &'a [u16; GUESSES],
+    data_guesses: &'a [u16; GUESSES],
+    code_places: &'a mut [CachePlace],
+    data_places: &'a mut [CachePlace],
+    data_bits: u32,
+    /// The bits of an address that its line has.
+    data_mask: u64,
+    counters: &'a mut [u8; COUNTERS],
+    targets: &'a mut [Option<u64>],
+    clocks: [&'a mut u64; 2],
+    last_history: &'a mut usize,
+}
+
+impl FastModel<'_> {
+    /// Fetches from lines in a row, if the model finds all of them at once: each hits. Otherwise it may have
+    /// fetched from the first ones, and a fetch of all of them has to follow, by [`MissModel::fetch`].
+    #[inline(always)]
+    pub(crate) fn fetch(&mut self, first: u64, lines: u16) -> bool {
+        self.fetch_line(first)
+            && (lines == 1 || (1..u64::from(lines)).all(|line| self.fetch_line(first + line)))
+    }
+
+    #[inline(always)]
+    fn fetch_line(&mut self, line: u64) -> bool {
+        self.clock += 1;
+        access_guessed(self.code_guesses, self.code_places, line, self.clock)
+    }
+
+    /// Accesses data, if the model finds it at once: it hits. [`MissModel::access_data`] has to follow
+    /// otherwise. `last` is the distance of the last byte, below the length of each line.
+    #[inline(always)]
+    pub(crate) fn hits_data(&mut self, address: u64, last: u8) -> bool {
+        let end = address.wrapping_add(last.into());
+        self.clock += 1;
+        (address ^ end) & self.data_mask == 0
+            && access_guessed(self.data_guesses, self.data_places, address >> self.data_bits, self.clock)
+    }
+
+    /// Predicts a conditional branch; whether that is wrong.
+    #[inline(always)]
+    pub(crate) fn conditional_branch(&mut self, pc: u64, taken: bool) -> bool {
+        let before = count_outcome(self.counters, &mut self.history, pc, taken);
+        (before & 2 != 0) != taken
+    }
+
+    /// Predicts an indirect branch; whether that is wrong.
+    #[inline(always)]
+    pub(crate) fn indirect_branch(&mut self, pc: u64, target: u64) -> bool {
+        let entry = self.targets.get_mut(pc as usize % TARGETS);
+        entry.is_none_or(|entry| entry.replace(target) != Some(target))
+    }
+
+    /// Gives the model what has changed.
+    #[inline(always)]
+    pub(crate) fn end(self) {
+        self.clocks.into_iter().for_each(|clock| *clock = self.clock);
+        *self.last_history = self.history;
+    }
+}
+
+/// The last level, which is large and accessed rarely: what counts is how much memory of ours an access
+/// needs.
+#[derive(Debug)]
+struct LastCache {
+    shape: CacheShape,
+    /// For each set its most recent line plus one; 0: none. Memory that is not written takes no time.
+    recent: Vec<u64>,
+    /// The other lines of each set in the same form, the most recent first.
+    others: Vec<u64>,
+    is_from_the_start: bool,
+}
+
+impl LastCache {
+    fn new(size: CacheSize) -> LastCache {
+        let shape = CacheShape::of(size);
+        let sets = usize::try_from(size.sets).unwrap_or(0);
+        LastCache {
+            shape,
+            recent: vec![0; sets],
+            others: vec![0; shape.lines() - sets],
+            is_from_the_start: true,
+        }
+    }
+
+    fn forget(&mut self) {
+        self.recent.fill(0);
+        self.others.fill(0);
+        self.is_from_the_start = false;
+    }
+
+    fn access(&mut self, address: u64, bytes: u64) -> Lookup {
+        let (first, last) = self.shape.lines_of(address, bytes);
+        let found = self.access_line(first);
+        match first == last {
+            true => found,
+            false => found.max(self.access_line(last)),
+        }
+    }
+
+    fn access_line(&mut self, line: u64) -> Lookup {
+        let (set, tag) = (self.shape.set_of(line), line + 1);
+        let mut moved = std::mem::replace(&mut self.recent[set], tag);
+        if moved == tag {
             return Lookup::Hit;
         }
-        set.copy_within(..ways - 1, 1);
-        set[0] = line;
-        self.held[index] = u16::try_from((held + 1).min(ways)).unwrap_or(u16::MAX);
-        // The first window begins with an empty cache.
-        if held < ways && !self.is_from_the_start { Lookup::Unknown } else { Lookup::Miss }
+        let others = self.shape.size.ways - 1;
+        for held in &mut self.others[set * others..(set + 1) * others] {
+            // Lines are moved up to the one that was accessed, or to the first free place.
+            if moved == 0 {
+                break;
+            }
+            std::mem::swap(held, &mut moved);
+            if moved == tag {
+                return Lookup::Hit;
+            }
+        }
+        // The set was not full if nothing had to leave it. The first window begins with an empty cache.
+        if moved == 0 && !self.is_from_the_start { Lookup::Unknown } else { Lookup::Miss }
     }
 }
 
@@ -331,11 +559,19 @@ const HISTORY_BITS: u32 = 7;
 /// Targets of indirect branches.
 const TARGETS: usize = 512;
 
+/// Counters of conditional branches.
+const COUNTERS: usize = 1 << (ADDRESS_BITS + HISTORY_BITS);
+
+/// The state of a two-bit counter that was not used yet. It predicts as 0 does.
+const UNUSED: u8 = 4;
+
+/// The next state of a two-bit counter, by the state and the outcome.
+const AFTER: [[u8; 2]; 8] = [[0, 1], [0, 2], [1, 3], [2, 3], [0, 1], [0, 1], [0, 1], [0, 1]];
+
 /// The branch predictors.
 #[derive(Debug)]
 struct BranchTables {
-    /// Two-bit counters; `None`: not used yet.
-    counters: Vec<Option<u8>>,
+    counters: Box<[u8; COUNTERS]>,
     history: usize,
     targets: Vec<Option<u64>>,
     /// Whether every branch of the program was seen.
@@ -345,7 +581,7 @@ struct BranchTables {
 impl BranchTables {
     fn new() -> BranchTables {
         BranchTables {
-            counters: vec![None; 1 << (ADDRESS_BITS + HISTORY_BITS)],
+            counters: Box::new([UNUSED; COUNTERS]),
             history: 0,
             targets: vec![None; TARGETS],
             is_from_the_start: true,
@@ -356,13 +592,8 @@ impl BranchTables {
     fn lookup(&mut self, pc: u64, outcome: BranchOutcome) -> Lookup {
         let (was_known, is_right) = match outcome {
             BranchOutcome::Conditional { taken } => {
-                let address = usize::try_from(pc & ((1 << ADDRESS_BITS) - 1)).unwrap_or(0);
-                let history = self.history & ((1 << HISTORY_BITS) - 1);
-                self.history = history << 1 | usize::from(taken);
-                let counter = &mut self.counters[history << ADDRESS_BITS | address];
-                let before = counter.unwrap_or(0);
-                let after = if taken { (before + 1).min(3) } else { before.saturating_sub(1) };
-                (counter.replace(after).is_some(), (before >= 2) == taken)
+                let before = count_outcome(&mut self.counters, &mut self.history, pc, taken);
+                (before != UNUSED, (before & 2 != 0) == taken)
             }
             BranchOutcome::Indirect { target } => {
                 let entry = usize::try_from(pc % TARGETS as u64).unwrap_or(0);
@@ -376,6 +607,19 @@ impl BranchTables {
             (true, false) => Lookup::Miss,
         }
     }
+}
+
+/// Gives a conditional branch to its counter, without a branch of ours that depends on it. The state of the
+/// counter before.
+#[inline(always)]
+fn count_outcome(counters: &mut [u8; COUNTERS], history: &mut usize, pc: u64, taken: bool) -> u8 {
+    let address = pc as usize % (1 << ADDRESS_BITS);
+    let before = *history % (1 << HISTORY_BITS);
+    *history = before << 1 | usize::from(taken);
+    let counter = &mut counters[before << ADDRESS_BITS | address];
+    let state = *counter;
+    *counter = AFTER[usize::from(state % 8)][usize::from(taken)];
+    state
 }
 
 #[cfg(test)]
@@ -440,6 +684,126 @@ mod tests {
         let again = FetchedInstruction { length: 0, ..load(0, 1) };
         let counts = model.execute(&again);
         assert_eq!((counts.instructions, counts.data_references, counts.l1i), (0, 1, HIT));
+    }
+
+    /// Lines of sets, the most recent first, without anything that makes it fast.
+    struct PlainCache(CacheSize, Vec<Vec<u64>>);
+
+    impl PlainCache {
+        fn new(size: CacheSize) -> PlainCache {
+            PlainCache(size, vec![Vec::new(); usize::try_from(size.sets).unwrap()])
+        }
+
+        fn access(&mut self, address: u64, bytes: u64) -> Lookup {
+            let line = |address: u64| address / self.0.line_bytes;
+            let (first, last) = (line(address), line(address + bytes - 1));
+            (first..=last).map(|line| self.access_line(line)).max().unwrap()
+        }
+
+        fn access_line(&mut self, line: u64) -> Lookup {
+            let set = &mut self.1[usize::try_from(line % self.0.sets).unwrap()];
+            let (known, held) = (set.iter().position(|held| *held == line), set.len());
+            set.insert(0, line);
+            match known {
+                Some(at) => drop(set.remove(at + 1)),
+                None => set.truncate(self.0.ways),
+            }
+            match (known, held < self.0.ways) {
+                (Some(_), _) => Lookup::Hit,
+                (None, true) => Lookup::Unknown,
+                (None, false) => Lookup::Miss,
+            }
+        }
+    }
+
+    fn random(state: &mut u64) -> u64 {
+        *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 33
+    }
+
+    /// Direct mapped, one set, one line, numbers of sets that are no power of two, more lines than guesses.
+    const SIZES: [CacheSize; 7] = [
+        SMALL,
+        CacheSize { sets: 64, ways: 1, line_bytes: 32 },
+        CacheSize { sets: 1, ways: 12, line_bytes: 64 },
+        CacheSize { sets: 1, ways: 1, line_bytes: 16 },
+        CacheSize { sets: 48, ways: 3, line_bytes: 64 },
+        CacheSize { sets: 4096, ways: 2, line_bytes: 64 },
+        CacheSize { sets: 5000, ways: 16, line_bytes: 128 },
+    ];
+
+    /// Addresses of which many are near each other, and some an alias of another in the table of guesses.
+    fn addresses(seed: u64, lines: u64) -> impl Iterator<Item = u64> {
+        let mut state = seed;
+        (0..100_000).map(move |_| {
+            let far = [0, 1, 2, 2048][random(&mut state) as usize % 4] * 64;
+            random(&mut state) % (1 + lines.pow(2 - random(&mut state) as u32 % 2) * 20) + far
+        })
+    }
+
+    #[test]
+    fn each_cache_agrees_with_a_list_of_lines() {
+        for size in SIZES {
+            let mut first = FirstCache::new(size);
+            let mut last = LastCache::new(size);
+            let mut plain = PlainCache::new(size);
+            first.forget();
+            last.forget();
+            let lines = size.sets * size.ways as u64;
+            let mut found = [0; 3];
+            for (n, address) in addresses(7, lines.min(4000)).enumerate() {
+                let bytes = [1, 4, 8, 16][n % 4];
+                let expected = plain.access(address, bytes);
+                found[expected as usize] += 1;
+                assert_eq!(first.access(address, bytes), expected, "{size:?} {address:#x}");
+                assert_eq!(last.access(address, bytes), expected, "{size:?} {address:#x}");
+            }
+            assert!(found[0] > 100 && found[1] > 0 && (found[2] > 100 || lines > 5000), "{size:?} {found:?}");
+        }
+    }
+
+    /// The replay fetches all lines of a block at once where that works, and otherwise begins again.
+    #[test]
+    fn a_block_whose_lines_hit_leaves_the_caches_as_single_fetches_do() {
+        for size in SIZES {
+            let [mut blocks, mut single] = [0; 2].map(|_| MissModel::empty([size, SMALL, LARGE]));
+            let (mut state, mut at_once) = (3, 0);
+            for _ in 0..30_000 {
+                let first = random(&mut state) % (2 + size.sets.min(3000));
+                let lines: Vec<u64> = (first..first + 1 + random(&mut state) % 4).collect();
+                let address = |line: &u64| line * size.line_bytes;
+                let expected: Vec<CacheLookups> =
+                    lines.iter().map(|line| single.fetch(address(line), 1)).collect();
+                let mut fast = blocks.fast();
+                let is_fetched = fast.fetch(first, lines.len() as u16);
+                fast.end();
+                let found: Vec<CacheLookups> = match is_fetched {
+                    true => vec![CacheLookups::HIT; lines.len()],
+                    false => lines.iter().map(|line| blocks.fetch(address(line), 1)).collect(),
+                };
+                at_once += u32::from(found.iter().all(|lookup| lookup.is_hit()));
+                assert_eq!(found, expected, "{size:?} {lines:?}");
+            }
+            assert!(at_once > 100, "{size:?}");
+        }
+    }
+
+    #[test]
+    fn data_that_is_found_at_once_is_a_hit_within_one_line() {
+        for size in SIZES {
+            let [mut fast, mut slow] = [0; 2].map(|_| MissModel::empty([LARGE, size, LARGE]));
+            let mut at_once = 0;
+            for (n, address) in addresses(11, 60).enumerate() {
+                let last = fast.last_byte([1, 8, 64][n % 3]);
+                let mut at_once_only = fast.fast();
+                let is_hit = at_once_only.hits_data(address, last as u8);
+                at_once_only.end();
+                at_once += u32::from(is_hit);
+                let found = if is_hit { CacheLookups::HIT } else { fast.access_data(address, last + 1) };
+                assert_eq!(found, slow.access_data(address, [1, 8, 64][n % 3]), "{size:?} {address:#x}");
+            }
+            assert!(at_once > 10, "{size:?} {at_once}");
+        }
     }
 
     #[test]

@@ -62,7 +62,8 @@ mod tests;
 mod versions;
 
 pub(crate) use access_log::{
-    AccessPlan, EMPTY_ACCESS_LOG, PlannedAccess, PlannedBranch, PlannedRepeat, RecordState,
+    AccessPlan, EMPTY_ACCESS_LOG, LoggedValue, PlannedAccess, PlannedBranch, PlannedRepeat, PlannedStep,
+    RecordState,
 };
 pub use call_log::{CallRecord, EMPTY_LOG, RECORD_BYTES, RecordKind};
 pub(crate) use pages::StoredPages;
