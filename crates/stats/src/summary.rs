@@ -439,7 +439,8 @@ mod tests {
         let summary = summarise(&report(vec![hardware("cycles", 2)], vec![pass(&[0])], vec![one]));
         let line = &summary.lines[0];
         assert_eq!((line.verdict, line.statistics.mean), (Verdict::Exact, Some(100.0)));
-        let parts: Vec<_> = line.parts.iter().map(|p| (p.pmu.as_deref(), p.share, p.statistics.mean)).collect();
+        let parts: Vec<_> =
+            line.parts.iter().map(|p| (p.pmu.as_deref(), p.share, p.statistics.mean)).collect();
         assert_eq!(parts, [(Some("cpu_core"), 0.75, Some(70.0)), (Some("cpu_atom"), 0.25, Some(30.0))]);
     }
 }

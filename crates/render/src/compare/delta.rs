@@ -347,7 +347,9 @@ fn columns_text(contest: &Contest<'_>) -> Option<String> {
     names.dedup();
     let opposite = match names.join(", ") {
         names if names.is_empty() => String::new(),
-        names => format!("; the difference of the medians has the opposite sign for {names}: runs vary by more"),
+        names => {
+            format!("; the difference of the medians has the opposite sign for {names}: runs vary by more")
+        }
     };
     Some(format!("change: {change}; A, B: medians{opposite}"))
 }

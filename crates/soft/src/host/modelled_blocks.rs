@@ -6,7 +6,7 @@
 //! - *Row*: the counts of an instruction of the program, by its place, over all processes.
 //! - *Modelled block*: a translated block for the model. It has a number of its own, because the translations
 //!   of several programs have blocks with the same numbers.
-//! - *Plain block*: one of whose accesses each is a sum of words of the record ([`DataStep`]).
+//! - *Plain block*: a block whose addresses are sums of words of the record ([`DataStep`]).
 //! - *Step*: a fetch or an access in the order of the program ([`ModelStep`]), for blocks that are not plain,
 //!   or that miss the cache of instructions, or of which a part was executed.
 
@@ -117,7 +117,7 @@ impl ModelRows {
             accesses: (first_access, self.accesses.len() as u32),
             branch: last.map_or(0, |step| step.address as u32),
             is_plain,
-            // Of 4096 instructions at most.
+            // A block has 4096 instructions at most.
             words: plan.words() as u16,
             lines: lines as u16,
             kind: last.map_or(PlannedBranch::None, |step| step.branch),
@@ -151,7 +151,7 @@ impl ModelledBlocks {
     }
 }
 
-/// A block for the model: what each execution needs. A cache line of this CPU has all of it.
+/// The part of a block for the model that each execution needs. A cache line of this CPU has all of it.
 pub(super) struct ModelledBlock {
     pub(super) address: u64,
     /// The address behind it.
@@ -175,7 +175,8 @@ pub(super) struct ModelledBlock {
 /// An access as a sum: base, index × scale, displacement, and the base of %fs.
 #[derive(Clone, Copy)]
 pub(super) struct DataStep {
-    /// Where there is no base, without the number of the block: word 0 is the base then.
+    /// The constant part. An access without a base has word 0 as base, and the number of the block is
+    /// subtracted here.
     displacement: u64,
     /// Words of the record. The index is one with the scale 0 where there is none.
     base: u16,
@@ -209,7 +210,7 @@ impl DataStep {
         })
     }
 
-    /// The address, from the words of the record, 0, and the base of %fs.
+    /// The address, from the words of the record, and from 0 and the base of %fs.
     #[inline(always)]
     pub(super) fn address(&self, record: &[u64], segments: &[u64; 2]) -> u64 {
         let base = record[usize::from(self.base)];

@@ -721,7 +721,7 @@ mod tests {
         *state >> 33
     }
 
-    /// Direct mapped, one set, one line, numbers of sets that are no power of two, and more lines than guesses.
+    /// Direct mapped, one set, one line, numbers of sets that are no power of two, more lines than guesses.
     const SIZES: [CacheSize; 7] = [
         SMALL,
         CacheSize { sets: 64, ways: 1, line_bytes: 32 },
@@ -762,8 +762,7 @@ mod tests {
         }
     }
 
-    /// What the replay does: it fetches all lines of a block at once where that works, and otherwise begins
-    /// again.
+    /// The replay fetches all lines of a block at once where that works, and otherwise begins again.
     #[test]
     fn a_block_whose_lines_hit_leaves_the_caches_as_single_fetches_do() {
         for size in SIZES {

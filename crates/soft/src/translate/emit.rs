@@ -529,8 +529,8 @@ impl CodeEmitter {
     /// address, or continues elsewhere. `edge` is the counter of the incoming edge, and whether the flags are
     /// dead there. A `return_site` is entered at its first instruction, right behind a call.
     ///
-    /// `loop` is not taken if the address is the stub's, while `jrcxz` is. `loop` reaches 127 bytes. What is
-    /// there must be out of the way of the usual path: code before the stub or, behind a call, a jump in the
+    /// `loop` is not taken if the address is the stub's, while `jrcxz` is. `loop` reaches 127 bytes. Its
+    /// target must be out of the way of the usual path: code before the stub or, behind a call, a jump in the
     /// immediate value of an instruction that changes r11 only.
     pub(crate) fn lookup_stub(
         &mut self,

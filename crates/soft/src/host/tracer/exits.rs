@@ -133,9 +133,9 @@ impl Tracer {
         if unknown {
             self.tracees.lose(tid, "the process ended at an unknown program point");
         }
-        // The end of its process kills a task at this stop, which is behind its last instruction all the same.
-        // Nothing fails from where its exit is counted until it has left its translation: the exit would be
-        // counted twice.
+        // The end of its process kills a task at this stop too, which is behind its last instruction. Nothing
+        // fails from where its exit is counted until it has left its translation: the exit would be counted
+        // twice.
         let is_killed = trace::event_message(tid).map_or(true, |status| status & 0x7f == SIGKILL as u64);
         if is_killed {
             self.adopt_early_children(tid);
