@@ -156,7 +156,7 @@ fn every_access_of_each_thread_is_modelled() {
 fn threads_whose_process_ends_at_their_exits_are_modelled() {
     let Some(program) = program("accesses.c", &["-DTHREADS=3", "-DEXITS"]) else { return };
     for _ in 0..40 {
-        let (rows, report) = translated(&program, &[]);
+        let (rows, report) = translated(&program, CACHES);
         assert!(report.processes.iter().all(|process| process.counts.is_ok()), "{:?}", report.processes);
         assert!(rows.values().any(|counts| counts[1] == 3 * 20_000), "{rows:?}");
     }
