@@ -76,9 +76,9 @@ impl CodeTool {
     /// The words before the command. A run with `--by` uses no stored translations, so the plain count uses
     /// none either.
     fn prefix(self, ours: &str) -> Vec<String> {
-        let counted = |options: &[&str]| {
+        let counted = |options: &[&'static str]| {
             let stat = [ours, "stat", "--backend", "soft", "--strict", "-e", "instructions", "--no-hints"];
-            [&stat, options, &["--output", "null", "--"]].concat()
+            [&stat[..], options, &["--output", "null", "--"]].concat()
         };
         let modelled = |model| vec![ours, "stat", "--model", model, "--output", "null", "--"];
         let words = match self {
