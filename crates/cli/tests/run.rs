@@ -26,8 +26,11 @@ fn a_program_that_counts_itself() {
         monitor.measure(&format!("{rounds}"), || (0..rounds).for_each(|n| _ = std::hint::black_box(n)));
     }
     for region in monitor.regions() {
-        let [instructions, calls] = [0, 1].map(|event| region.values[event].count.clone());
-        println!("{} {instructions:?} {calls:?}", region.label);
+        let [instructions, calls] = [0, 1].map(|event| {
+            let count = &region.values[event].count;
+            format!("{count:?} {}", count.reason().unwrap_or_default())
+        });
+        println!("{} {instructions} {calls}", region.label);
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Instructions<T> {
     /// Dropped last, as the access may end with it.
     pub(super) held: T,
     /// The evidence that another user has used the PMU meanwhile.
-    pub(super) disturbance: fn(&T) -> Option<String>,
+    pub(super) disturbance: fn(&T) -> Option<MissingReason>,
 }
 
 impl<T> Port for Instructions<T> {
