@@ -118,7 +118,7 @@ impl InlinedFunctions {
         let mut functions = InlinedFunctions { dwarf, units, ranges, names, left, missing };
         let mut unit_ranges = Vec::new();
         if functions.read_units(&mut unit_ranges).is_err() {
-            functions.is_missing(MissingInlined::Damaged);
+            functions.note_missing(MissingInlined::Damaged);
         }
         // The ranges of units are disjoint, unless a file is damaged.
         unit_ranges.sort_by_key(|(range, unit): &(Range<u64>, u32)| (range.start, *unit));
@@ -137,7 +137,7 @@ impl InlinedFunctions {
                 Ok(unit)
             });
             let Ok(unit) = found else {
-                self.is_missing(MissingInlined::Damaged);
+                self.note_missing(MissingInlined::Damaged);
                 continue;
             };
             let index = self.units.len() as u32;
@@ -158,7 +158,7 @@ impl InlinedFunctions {
     }
 
     /// Notes a reason; the graver one stays.
-    fn is_missing(&self, why: MissingInlined) {
+    fn note_missing(&self, why: MissingInlined) {
         self.missing.set(self.missing.get().max(Some(why)));
     }
 
@@ -176,7 +176,7 @@ impl InlinedFunctions {
         let known = self.names.borrow().get(&entry).cloned();
         known.unwrap_or_else(|| {
             let name = self.entry_name(entry).unwrap_or_else(|why| {
-                self.is_missing(why);
+                self.note_missing(why);
                 None
             });
             self.names.borrow_mut().insert(entry, name.clone());
@@ -186,12 +186,12 @@ impl InlinedFunctions {
 
     fn read_inlined(&self, unit: &Unit<SectionBytes>) -> InlinedRanges {
         if unit.dwo_id.is_some() {
-            self.is_missing(MissingInlined::Split);
+            self.note_missing(MissingInlined::Split);
         }
         let (mut entries, mut ranges) = (Vec::new(), Vec::new());
         if self.read_entries(unit.unit_ref(&self.dwarf), &mut entries, &mut ranges).is_err() {
             // The entries before the damage are right.
-            self.is_missing(MissingInlined::Damaged);
+            self.note_missing(MissingInlined::Damaged);
         }
         ranges.sort_unstable();
         let parts = innermost(ranges.iter().map(|range| range.start..range.end));
@@ -242,7 +242,7 @@ impl InlinedFunctions {
     ) -> gimli::Result<()> {
         let mut add = |start, end| {
             let Some(left) = self.left.get().checked_sub(1) else {
-                self.is_missing(MissingInlined::Damaged);
+                self.note_missing(MissingInlined::Damaged);
                 return false;
             };
             self.left.set(left);
