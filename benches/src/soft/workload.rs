@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
 
 use crate::quiet;
@@ -19,10 +19,19 @@ const PERL_ROUNDS: u32 = 9_000_000;
 const AWK_ROUNDS: u32 = 14_000_000;
 const SQL_ROWS: u32 = 2_300_000;
 const C_FUNCTIONS: u32 = 260;
+const INTERPRETED: u32 = 400_000_000;
+const VIRTUAL_CALLS: u32 = 150_000_000;
+const SWITCHES: u32 = 4_000_000;
 
 /// Limit for short programs with much code, as a ratio to their native runs.
 const GCC_LIMIT: f64 = 4.0;
 const RUSTC_LIMIT: f64 = 6.0;
+
+/// Limits for indirect branches without other work, and for 300 processes: 2 ms each beyond some 0.5 ms.
+const INTERPRETER_LIMIT: f64 = 1.8;
+const VIRTUAL_LIMIT: f64 = 1.15;
+const COROUTINES_LIMIT: f64 = 1.15;
+const SHELL_LIMIT: f64 = 5.0;
 
 /// A program with its input.
 pub(super) struct BenchProgram {
@@ -50,41 +59,58 @@ pub(super) fn make(names: &[String]) -> Result<BenchPrograms> {
             eprintln!("skipped: {file} is not installed");
             continue;
         };
-        let mut command = vec![file];
-        command.extend(make(folder.path())?);
+        let command = make(file, folder.path())?;
         programs.push(BenchProgram { name, command, limit });
     }
     Ok(BenchPrograms { _folder: folder, programs })
 }
 
-/// Writes the input into a folder; returns the arguments.
-type Make = fn(&Path) -> Result<Vec<String>>;
+/// Writes the input of a file into a folder; returns the command.
+type Make = fn(String, &Path) -> Result<Vec<String>>;
 
-/// Name, file, own limit, input. Absolute paths are those of the distribution: `PATH` may lead to a script
+/// Name, file, own limit, command. A compiler makes the program that is measured. Absolute paths are those of the distribution: `PATH` may lead to a script
 /// that selects a version.
-const PROGRAMS: [(&str, &str, Option<f64>, Make); 10] = [
-    ("xz", "xz", None, |folder| Ok(words("-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
-    ("sort", "sort", None, |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
-    ("gzip", "gzip", None, |folder| Ok(words("-kc", &text(folder, "long.txt", GZIP_BYTES)?))),
-    ("python", "/usr/bin/python3", None, |folder| Ok(words("-S", &file(folder, "loop.py", &python())?))),
-    ("perl", "/usr/bin/perl", None, |folder| Ok(words("", &file(folder, "hash.pl", &perl())?))),
-    ("awk", "mawk", None, |_| Ok(vec![awk()])),
-    ("sqlite", "sqlite3", None, |folder| {
+const PROGRAMS: [(&str, &str, Option<f64>, Make); 14] = [
+    ("xz", "xz", None, |xz, folder| Ok(words(xz, "-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
+    ("sort", "sort", None, |sort, folder| Ok(words(sort, "--parallel=1 -S 512M", &numbers(folder)?))),
+    ("gzip", "gzip", None, |gzip, folder| Ok(words(gzip, "-kc", &text(folder, "long.txt", GZIP_BYTES)?))),
+    ("python", "/usr/bin/python3", None, |program, folder| {
+        Ok(words(program, "-S", &file(folder, "loop.py", &python())?))
+    }),
+    ("perl", "/usr/bin/perl", None, |program, folder| {
+        Ok(words(program, "", &file(folder, "hash.pl", &perl())?))
+    }),
+    ("awk", "mawk", None, |mawk, _| Ok(vec![mawk, awk()])),
+    ("sqlite", "sqlite3", None, |sqlite3, folder| {
         let script = file(folder, "query.sql", &sql())?;
-        Ok(vec![":memory:".to_owned(), format!(".read {}", script.display())])
+        Ok(vec![sqlite3, ":memory:".to_owned(), format!(".read {}", script.display())])
     }),
-    ("cc1", "cc1", None, |folder| {
+    ("cc1", "cc1", None, |cc1, folder| {
         let source = file(folder, "functions.i", &c())?;
-        Ok(words("-quiet -O2 -fpreprocessed -o /dev/null", &source))
+        Ok(words(cc1, "-quiet -O2 -fpreprocessed -o /dev/null", &source))
     }),
-    ("gcc", "gcc", Some(GCC_LIMIT), |folder| {
+    ("gcc", "gcc", Some(GCC_LIMIT), |gcc, folder| {
         let source = file(folder, "functions.c", &c())?;
-        Ok(words(&format!("-O2 -c -o {}", folder.join("functions.o").display()), &source))
+        Ok(words(gcc, &format!("-O2 -c -o {}", folder.join("functions.o").display()), &source))
     }),
-    ("rustc", "rustc", Some(RUSTC_LIMIT), |folder| {
+    ("rustc", "rustc", Some(RUSTC_LIMIT), |rustc, folder| {
         let source = file(folder, "words.rs", RUST)?;
         let output = folder.join("libwords.rlib");
-        Ok(words(&format!("-O --edition 2021 --crate-type lib -o {}", output.display()), &source))
+        Ok(words(rustc, &format!("-O --edition 2021 --crate-type lib -o {}", output.display()), &source))
+    }),
+    ("switch", "gcc", Some(INTERPRETER_LIMIT), |gcc, folder| {
+        compiled(&gcc, folder, "switch.c", INTERPRETER, INTERPRETED)
+    }),
+    ("virtual", "g++", Some(VIRTUAL_LIMIT), |gxx, folder| {
+        compiled(&gxx, folder, "virtual.cpp", VIRTUAL, VIRTUAL_CALLS)
+    }),
+    ("coroutines", "gcc", Some(COROUTINES_LIMIT), |gcc, folder| {
+        compiled(&gcc, folder, "coroutines.c", COROUTINES, SWITCHES)
+    }),
+    ("shell", "/bin/sh", Some(SHELL_LIMIT), |sh, _| {
+        Ok([&sh, "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i + 1)); done"]
+            .map(str::to_owned)
+            .into())
     }),
 ];
 
@@ -101,8 +127,66 @@ const RUST: &str = "use std::collections::HashMap;\n\
         all\n\
     }\n";
 
-fn words(options: &str, file: &Path) -> Vec<String> {
-    options.split_whitespace().map(str::to_owned).chain([file.display().to_string()]).collect()
+/// An interpreter of 256 random instructions of a machine with 16 registers.
+const INTERPRETER: &str = "#include <stdio.h>\n\
+    int main(void) {\n\
+      static unsigned char code[257][3]; unsigned r[16], seed = 1; long left = N;\n\
+      for (int i = 0; i < 16; i++) r[i] = i * 2654435761u;\n\
+      for (int i = 0; i < 256; i++) for (int j = 0; j < 3; j++) {\n\
+        seed = seed * 1664525 + 1013904223; code[i][j] = (seed >> 16) % (j ? 16 : 12); }\n\
+      code[256][0] = 12;\n\
+      for (int pc = 0;; left--) {\n\
+        unsigned char *at = code[pc++]; unsigned *a = r + at[1], b = r[at[2]];\n\
+        switch (at[0]) {\n\
+          case 0: *a += b; break; case 1: *a -= b; break; case 2: *a ^= b; break;\n\
+          case 3: *a |= b >> 3; break; case 4: *a &= ~b; break; case 5: *a = *a * 33 + b; break;\n\
+          case 6: *a = *a << 5 | *a >> 27; break; case 7: *a = b; break; case 8: *a += 7; break;\n\
+          case 9: if (b & 1) *a = ~*a; break; case 10: *a >>= b & 7; break; case 11: *a = *a * b + 1; break;\n\
+          case 12: pc = 0; if (left <= 0) { printf(\"%u\\n\", r[0] ^ r[7]); return 0; } break;\n\
+        }\n\
+      }\n\
+    }\n";
+
+/// Virtual calls of 200 classes in random order.
+const VIRTUAL: &str = "#include <cstdio>\n\
+    #include <utility>\n\
+    struct Base { virtual unsigned f(unsigned n) = 0; };\n\
+    template<unsigned K> struct Class : Base { unsigned f(unsigned n) override { return (n ^ K) * (2 * K + 1); } };\n\
+    template<unsigned... K> void fill(Base **all, std::integer_sequence<unsigned, K...>) {\n\
+      ((all[K] = new Class<K>), ...); }\n\
+    int main() {\n\
+      static Base *classes[200], *all[4096]; unsigned seed = 1, n = 0;\n\
+      fill(classes, std::make_integer_sequence<unsigned, 200>());\n\
+      for (auto &one : all) { seed = seed * 1664525 + 1013904223; one = classes[(seed >> 8) % 200]; }\n\
+      for (unsigned i = 0; i < N; i++) n = all[i % 4096]->f(n);\n\
+      std::printf(\"%u\\n\", n);\n\
+    }\n";
+
+/// Two stacks that switch to one another.
+const COROUTINES: &str = "#include <stdio.h>\n\
+    #include <ucontext.h>\n\
+    static ucontext_t home, other; static long n;\n\
+    static void work(void) { for (;;) { n += 3; swapcontext(&other, &home); } }\n\
+    int main(void) {\n\
+      static char stack[65536];\n\
+      getcontext(&other); other.uc_stack.ss_sp = stack; other.uc_stack.ss_size = sizeof stack;\n\
+      makecontext(&other, work, 0);\n\
+      for (long i = 0; i < N / 2; i++) swapcontext(&home, &other);\n\
+      printf(\"%ld\\n\", n);\n\
+    }\n";
+
+fn words(program: String, options: &str, file: &Path) -> Vec<String> {
+    let options = options.split_whitespace().map(str::to_owned);
+    [program].into_iter().chain(options).chain([file.display().to_string()]).collect()
+}
+
+/// The command that runs a source after a compiler has made a program of it, with the number of its rounds.
+fn compiled(compiler: &str, folder: &Path, name: &str, source: &str, rounds: u32) -> Result<Vec<String>> {
+    let (source, program) = (file(folder, name, source)?, folder.join(name).with_extension("out"));
+    let mut command = quiet(compiler);
+    command.args(["-O2", &format!("-DN={rounds}"), "-o"]).args([&program, &source]);
+    ensure!(command.status()?.success(), "{compiler} refuses {name}");
+    Ok(vec![program.display().to_string()])
 }
 
 /// The path of a program. Only its driver knows one compiler proper; the other may be behind a program that

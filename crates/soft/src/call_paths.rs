@@ -30,6 +30,7 @@ use std::collections::HashMap;
 
 use crate::code_profile::InstructionPlace;
 use crate::hash::AddressMap;
+use crate::recent_values::RecentValues;
 
 /// Most nodes of a tree. Calls from there on count as part of their caller, which is marked.
 const MOST_NODES: usize = 4_000_000;
@@ -45,7 +46,7 @@ const ABOVE: u64 = 1 << 16;
 
 /// The number of a function, by the place where it was entered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FunctionId(u32);
+pub(crate) struct FunctionId(pub(crate) u32);
 
 /// The number of a node in its tree.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -78,13 +79,22 @@ struct CallNode {
     parent: NodeId,
     /// `None` for the root.
     function: Option<FunctionId>,
-    /// The child that was entered last.
-    latest: NodeId,
     calls: u64,
     /// Calls by itself.
     recursions: u64,
     own: u64,
     is_partial: bool,
+}
+
+impl CallNode {
+    fn new(parent: NodeId, function: Option<FunctionId>) -> CallNode {
+        CallNode { parent, function, calls: 0, recursions: 0, own: 0, is_partial: false }
+    }
+}
+
+/// A parent and a function, as one word.
+fn child_key(parent: NodeId, function: FunctionId) -> u64 {
+    u64::from(parent.0) << 32 | u64::from(function.0)
 }
 
 /// The instructions of a process by call path.
@@ -93,20 +103,17 @@ pub(crate) struct CallTree {
     nodes: Vec<CallNode>,
     /// By parent and function.
     children: AddressMap<u64, NodeId>,
+    /// The children that were found lately.
+    recent: RecentValues,
 }
 
 impl Default for CallTree {
     fn default() -> CallTree {
-        let root = CallNode {
-            parent: ROOT,
-            function: None,
-            latest: ROOT,
-            calls: 0,
-            recursions: 0,
-            own: 0,
-            is_partial: false,
-        };
-        CallTree { nodes: vec![root], children: AddressMap::default() }
+        CallTree {
+            nodes: vec![CallNode::new(ROOT, None)],
+            children: AddressMap::default(),
+            recent: RecentValues::default(),
+        }
     }
 }
 
@@ -133,39 +140,30 @@ impl CallTree {
     }
 
     /// The node of a function below another one.
+    #[inline]
     fn child(&mut self, parent: NodeId, function: FunctionId) -> NodeId {
-        let latest = self.nodes[parent.0 as usize].latest;
-        let known = &self.nodes[latest.0 as usize];
-        if known.function == Some(function) && known.parent == parent && latest != ROOT {
-            return latest;
-        }
-        let found = self.find_child(parent, function);
-        self.node(parent).latest = found;
-        found
+        let recent = self.recent.get(child_key(parent, function));
+        recent.map_or_else(|| self.find_child(parent, function), NodeId)
     }
 
+    #[cold]
     fn find_child(&mut self, parent: NodeId, function: FunctionId) -> NodeId {
-        let key = u64::from(parent.0) << 32 | u64::from(function.0);
-        if let Some(known) = self.children.get(&key) {
-            return *known;
-        }
-        if self.nodes.len() >= MOST_NODES {
-            self.mark(parent);
-            return parent;
-        }
-        let new = NodeId(self.nodes.len() as u32);
-        let function = Some(function);
-        self.nodes.push(CallNode {
-            parent,
-            function,
-            latest: ROOT,
-            calls: 0,
-            recursions: 0,
-            own: 0,
-            is_partial: false,
-        });
-        self.children.insert(key, new);
-        new
+        let key = child_key(parent, function);
+        let node = match self.children.get(&key) {
+            Some(known) => *known,
+            None if self.nodes.len() >= MOST_NODES => {
+                self.mark(parent);
+                return parent;
+            }
+            None => {
+                let new = NodeId(self.nodes.len() as u32);
+                self.nodes.push(CallNode::new(parent, Some(function)));
+                self.children.insert(key, new);
+                new
+            }
+        };
+        self.recent.keep(key, node.0, self.nodes.len());
+        node
     }
 
     fn mark(&mut self, node: NodeId) {
@@ -235,9 +233,9 @@ impl StackSegment {
 /// The calls of a thread that have not returned.
 #[derive(Clone)]
 pub(crate) struct CallStack {
-    segments: Vec<StackSegment>,
-    /// The index of the segment in use.
-    current: usize,
+    /// The stack in use.
+    segment: StackSegment,
+    others: Vec<StackSegment>,
     next_number: u32,
 }
 
@@ -246,25 +244,20 @@ impl CallStack {
     pub(crate) fn new(tree: &mut CallTree, sp: u64, function: FunctionId) -> CallStack {
         let node = tree.child(ROOT, function);
         tree.node(node).calls += 1;
-        let first = StackSegment { number: 0, below: 0, high: sp, frames: Vec::new(), base: node, node };
-        CallStack { segments: vec![first], current: 0, next_number: 1 }
-    }
-
-    fn segment(&mut self) -> &mut StackSegment {
-        &mut self.segments[self.current]
+        let segment = StackSegment { number: 0, below: 0, high: sp, frames: Vec::new(), base: node, node };
+        CallStack { segment, others: Vec::new(), next_number: 1 }
     }
 
     /// Adds instructions to the path.
     #[inline]
     pub(crate) fn spend(&mut self, tree: &mut CallTree, instructions: u64) {
-        let node = self.segments[self.current].node;
-        let own = &mut tree.node(node).own;
+        let own = &mut tree.node(self.segment.node).own;
         *own = own.wrapping_add(instructions);
     }
 
     /// Says that the instructions of the path are not certain.
     pub(crate) fn mark(&mut self, tree: &mut CallTree) {
-        tree.mark(self.segments[self.current].node);
+        tree.mark(self.segment.node);
     }
 
     /// A call, which stores its return address at `sp`.
@@ -274,8 +267,9 @@ impl CallStack {
         self.push(tree, sp, function);
     }
 
+    #[inline]
     fn push(&mut self, tree: &mut CallTree, sp: u64, function: FunctionId) {
-        let segment = self.segment();
+        let segment = &mut self.segment;
         let back = segment.node;
         segment.frames.push(CallFrame { sp, back });
         segment.high = segment.high.max(sp);
@@ -284,7 +278,7 @@ impl CallStack {
             return;
         }
         let node = tree.child(back, function);
-        self.segment().node = node;
+        segment.node = node;
         if node != back {
             tree.node(node).calls += 1;
         }
@@ -293,7 +287,7 @@ impl CallStack {
     /// A jump by which a stub leads to its function: the function takes the place of the stub.
     pub(crate) fn replace(&mut self, tree: &mut CallTree, sp: u64, function: FunctionId) {
         self.skip(tree, sp, sp);
-        let segment = self.segment();
+        let segment = &mut self.segment;
         let Some(back) = segment.frames.last().map(|frame| frame.back) else {
             return self.jump(tree, sp, function);
         };
@@ -313,7 +307,7 @@ impl CallStack {
     #[inline]
     pub(crate) fn ret(&mut self, tree: &mut CallTree, sp: u64, to: impl FnOnce() -> FunctionId) {
         self.skip(tree, sp, sp);
-        let segment = self.segment();
+        let segment = &mut self.segment;
         match segment.frames.last().copied() {
             Some(frame) if frame.sp == sp => {
                 segment.frames.pop();
@@ -334,7 +328,7 @@ impl CallStack {
     /// jumps.
     pub(crate) fn jump(&mut self, tree: &mut CallTree, sp: u64, function: FunctionId) {
         self.skip(tree, sp, sp);
-        let segment = self.segment();
+        let segment = &mut self.segment;
         let back = segment.frames.last().map(|frame| frame.back);
         // A function that was in this frame before goes on.
         let mut known = segment.node;
@@ -355,7 +349,7 @@ impl CallStack {
 
     /// A signal handler begins, which returns from `sp`. It may have a stack of its own.
     pub(crate) fn enter_handler(&mut self, tree: &mut CallTree, sp: u64, function: FunctionId) {
-        let segment = &self.segments[self.current];
+        let segment = &self.segment;
         let is_above = segment.frames.last().is_some_and(|frame| frame.sp <= sp);
         if is_above || !segment.has(sp) {
             self.add_segment(sp);
@@ -366,24 +360,26 @@ impl CallStack {
     /// Drops frames below a limit, which were skipped, and finds the stack of a stack pointer.
     #[inline]
     fn skip(&mut self, tree: &mut CallTree, sp: u64, limit: u64) {
-        let top = self.segments[self.current].frames.last();
+        let top = self.segment.frames.last();
         if top.is_some_and(|frame| frame.sp >= limit && frame.sp - sp < FAR) {
             return;
         }
         self.settle(tree, sp, limit);
     }
 
+    #[cold]
     fn settle(&mut self, tree: &mut CallTree, sp: u64, limit: u64) {
-        if !self.segments[self.current].has(sp) {
+        if !self.segment.has(sp) {
             // The instructions since the switch belong to another stack.
             self.mark(tree);
-            match self.segments.iter().position(|segment| segment.has(sp)) {
-                Some(known) => self.current = known,
+            let known = self.others.iter_mut().filter(|other| other.has(sp));
+            match known.min_by_key(|known| known.number) {
+                Some(known) => std::mem::swap(&mut self.segment, known),
                 None => self.add_segment(sp),
             }
             self.mark(tree);
         }
-        let segment = self.segment();
+        let segment = &mut self.segment;
         let mut skipped = false;
         while let Some(frame) = segment.frames.last().copied().filter(|frame| frame.sp < limit) {
             tree.mark(segment.node);
@@ -398,35 +394,34 @@ impl CallStack {
 
     /// Begins another stack, above the path of this one.
     fn add_segment(&mut self, sp: u64) {
-        if self.segments.len() >= MOST_SEGMENTS {
-            let oldest = usize::from(self.current == 0);
-            self.segments.remove(oldest);
-            self.current -= usize::from(self.current > oldest);
+        if self.others.len() + 1 >= MOST_SEGMENTS {
+            let numbered = self.others.iter().enumerate().map(|(index, other)| (other.number, index));
+            numbered.min().into_iter().for_each(|(_, oldest)| drop(self.others.swap_remove(oldest)));
         }
-        let StackSegment { number: below, node, .. } = self.segments[self.current];
+        let StackSegment { number: below, node, .. } = self.segment;
         let number = self.next_number;
         self.next_number += 1;
-        self.segments.push(StackSegment { number, below, high: sp, frames: Vec::new(), base: node, node });
-        self.current = self.segments.len() - 1;
+        let new = StackSegment { number, below, high: sp, frames: Vec::new(), base: node, node };
+        self.others.push(std::mem::replace(&mut self.segment, new));
     }
 
     /// Goes back to the stack that was left for one whose oldest call has returned. A stack that began with a
     /// jump goes on.
+    #[cold]
     fn leave_empty(&mut self) {
-        let StackSegment { number, below, base, node, .. } = self.segments[self.current];
-        let Some(next) = self.segments.iter().position(|segment| segment.number == below) else { return };
+        let StackSegment { number, below, base, node, .. } = self.segment;
         if number == below || node != base {
             return;
         }
-        self.segments.remove(self.current);
-        self.current = next - usize::from(next > self.current);
+        let left = self.others.iter().position(|other| other.number == below);
+        left.into_iter().for_each(|left| self.segment = self.others.swap_remove(left));
     }
 
     /// The stack of a forked process, which has the same frames and has executed nothing, in a tree of its
     /// own.
     pub(crate) fn forked(&self, tree: &CallTree, child: &mut CallTree) -> CallStack {
         let mut stack = self.clone();
-        for segment in &mut stack.segments {
+        for segment in std::iter::once(&mut stack.segment).chain(&mut stack.others) {
             segment.base = copied(tree, child, segment.base);
             segment.node = copied(tree, child, segment.node);
             segment.frames.iter_mut().for_each(|frame| frame.back = copied(tree, child, frame.back));

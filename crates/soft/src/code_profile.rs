@@ -17,12 +17,12 @@
 //! counters ──flow──> executions of blocks ──CodeProfile──> lines ──attribute──> counts of instructions
 //! ```
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::ExecutionEvent;
 use crate::addend::{Addend, NOT_TAKEN, TAKEN};
 use crate::block::{BlockDecoder, BlockLimits, CodeBytes, Terminator};
+use crate::hash::AddressMap;
 
 /// Most runs of a profile: some gigabytes of code that was executed.
 pub const MOST_RUNS: usize = 8_000_000;
@@ -75,7 +75,7 @@ impl RunExecutions {
 /// The executions of code, by run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CodeProfile {
-    runs: HashMap<CodeRun, RunExecutions>,
+    runs: AddressMap<CodeRun, RunExecutions>,
     is_full: bool,
 }
 
@@ -122,13 +122,13 @@ impl std::error::Error for ProfileError {}
 
 impl CodeProfile {
     /// Adds executions of a run.
-    pub fn add(&mut self, run: CodeRun, executions: &RunExecutions) {
+    pub fn add(&mut self, run: CodeRun, executions: RunExecutions) {
         let is_full = self.runs.len() >= MOST_RUNS;
         match self.runs.entry(run) {
-            Entry::Occupied(mut known) => known.get_mut().add(executions),
+            Entry::Occupied(mut known) => known.get_mut().add(&executions),
             Entry::Vacant(_) if is_full => self.is_full = true,
             Entry::Vacant(new) => {
-                new.insert(executions.clone());
+                new.insert(executions);
             }
         }
     }
@@ -138,7 +138,7 @@ impl CodeProfile {
         self.is_full |= other.is_full;
         match self.runs.is_empty() {
             true => self.runs = other.runs,
-            false => other.runs.iter().for_each(|(run, executions)| self.add(run.clone(), executions)),
+            false => other.runs.into_iter().for_each(|(run, executions)| self.add(run, executions)),
         }
     }
 
@@ -171,11 +171,19 @@ impl CodeProfile {
         if self.is_full {
             return Err(ProfileError::TooMuchCode);
         }
-        let (counts, calls, decoder) = (HashMap::new(), HashMap::new(), BlockDecoder::new());
-        let mut attribution = Attribution { events, counts, calls, decoder };
+        let mut attribution = Attribution {
+            events,
+            rows: AddressMap::default(),
+            counts: Vec::new(),
+            calls: AddressMap::default(),
+            decoder: BlockDecoder::new(),
+        };
         self.runs.iter().try_for_each(|(run, executions)| attribution.add(run, executions))?;
-        let counted = attribution.counts.into_iter().filter(|(_, counts)| counts.iter().any(|n| *n > 0));
-        let mut counted: Vec<_> = counted.map(|(place, counts)| PlaceCounts { place, counts }).collect();
+        let counts = |row: usize| &attribution.counts[row * events.len()..][..events.len()];
+        let rows = attribution.rows.iter().map(|(place, row)| (*place, counts(*row)));
+        let counted = rows.filter(|(_, counts)| counts.iter().any(|n| *n > 0));
+        let mut counted: Vec<_> =
+            counted.map(|(place, counts)| PlaceCounts { place, counts: counts.into() }).collect();
         counted.sort_unstable_by_key(|counted| counted.place);
         let executed = attribution.calls.into_iter().filter(|(_, times)| *times > 0);
         let call = |((place, distance), times)| PlaceCall { place, distance, times };
@@ -188,9 +196,12 @@ impl CodeProfile {
 /// Counts that are being added up, by instruction.
 struct Attribution<'a> {
     events: &'a [ExecutionEvent],
-    counts: HashMap<InstructionPlace, Box<[u64]>>,
+    /// The index of the counts of an instruction.
+    rows: AddressMap<InstructionPlace, usize>,
+    /// The count of each event, row by row.
+    counts: Vec<u64>,
     /// Executions of calls, by place and distance of the target.
-    calls: HashMap<(InstructionPlace, Option<u64>), u64>,
+    calls: AddressMap<(InstructionPlace, Option<u64>), u64>,
     decoder: BlockDecoder,
 }
 
@@ -242,8 +253,13 @@ impl Attribution<'_> {
         if times == 0 {
             return;
         }
-        let events = self.events;
-        let counts = self.counts.entry(place).or_insert_with(|| vec![0; events.len()].into());
+        let (events, width) = (self.events, self.events.len());
+        let next = self.rows.len();
+        let row = *self.rows.entry(place).or_insert(next);
+        if row == next {
+            self.counts.resize((next + 1) * width, 0);
+        }
+        let counts = &mut self.counts[row * width..][..width];
         for (event, each) in each {
             for (sum, _) in counts.iter_mut().zip(events).filter(|(_, known)| **known == event) {
                 *sum = sum.wrapping_add(u64::from(each).wrapping_mul(times));
@@ -279,7 +295,7 @@ mod tests {
     fn each_instruction_has_the_counts_of_its_executions() {
         let mut profile = CodeProfile::default();
         let executions = RunExecutions { times: 100, directions: [1, 99], units: Vec::new() };
-        profile.add(run(0x40, &COPY), &executions);
+        profile.add(run(0x40, &COPY), executions);
         assert_eq!(
             counted(&profile),
             [(0x40, vec![100, 100, 0]), (0x43, vec![100, 0, 0]), (0x46, vec![100, 0, 99])]
@@ -289,9 +305,9 @@ mod tests {
     #[test]
     fn an_execution_that_ended_early_is_the_whole_less_the_rest() {
         let mut profile = CodeProfile::default();
-        profile.add(run(0x40, &COPY), &RunExecutions { times: 7, directions: [0, 6], units: Vec::new() });
+        profile.add(run(0x40, &COPY), RunExecutions { times: 7, directions: [0, 6], units: Vec::new() });
         let rest = RunExecutions { times: 1_u64.wrapping_neg(), ..RunExecutions::default() };
-        profile.add(run(0x43, &COPY[3..]), &rest);
+        profile.add(run(0x43, &COPY[3..]), rest);
         assert_eq!(counted(&profile), [(0x40, vec![7, 7, 0]), (0x43, vec![6, 0, 0]), (0x46, vec![6, 0, 6])]);
     }
 
@@ -301,10 +317,10 @@ mod tests {
         let direct = [0x90, 0xe8, 0, 0, 0, 0];
         let mut profile = CodeProfile::default();
         let times = |times: u64| RunExecutions { times, ..RunExecutions::default() };
-        profile.add(run(0x40, &direct), &times(7));
-        profile.add(run(0x41, &direct[1..]), &times(1_u64.wrapping_neg()));
+        profile.add(run(0x40, &direct), times(7));
+        profile.add(run(0x41, &direct[1..]), times(1_u64.wrapping_neg()));
         // call [rdi]
-        profile.add(run(0x50, &[0xff, 0x17]), &times(3));
+        profile.add(run(0x50, &[0xff, 0x17]), times(3));
         let (_, calls) = profile.attribute(&EVENTS).unwrap();
         let call = |offset, distance, times| PlaceCall { place: place(offset), distance, times };
         assert_eq!(calls, [call(0x41, Some(5), 6), call(0x50, None, 3)]);
@@ -315,8 +331,8 @@ mod tests {
         // nop; rep movsb
         let mut profile = CodeProfile::default();
         let executions = RunExecutions { times: 2, directions: [0; 2], units: vec![(1, 30)] };
-        profile.add(run(0x40, &[0x90, 0xf3, 0xa4]), &executions);
-        profile.add(run(0x40, &[0x90, 0xf3, 0xa4]), &executions);
+        profile.add(run(0x40, &[0x90, 0xf3, 0xa4]), executions.clone());
+        profile.add(run(0x40, &[0x90, 0xf3, 0xa4]), executions);
         assert_eq!(counted(&profile), [(0x40, vec![4, 0, 0]), (0x41, vec![4, 60, 0])]);
     }
 
@@ -324,15 +340,15 @@ mod tests {
     fn other_code_at_the_same_address_is_counted_with_it_and_by_its_own_instructions() {
         let mut profile = CodeProfile::default();
         let once = RunExecutions { times: 1, ..RunExecutions::default() };
-        profile.add(run(0x40, &[0x90, 0x90]), &once);
-        profile.add(run(0x40, &COPY[..3]), &once);
+        profile.add(run(0x40, &[0x90, 0x90]), once.clone());
+        profile.add(run(0x40, &COPY[..3]), once);
         assert_eq!(counted(&profile), [(0x40, vec![2, 1, 0]), (0x41, vec![1, 0, 0])]);
     }
 
     #[test]
     fn bytes_that_are_no_instruction_are_an_error() {
         let mut profile = CodeProfile::default();
-        profile.add(run(0x40, &[0x90, 0x48]), &RunExecutions { times: 1, ..RunExecutions::default() });
+        profile.add(run(0x40, &[0x90, 0x48]), RunExecutions { times: 1, ..RunExecutions::default() });
         assert_eq!(profile.attribute(&EVENTS), Err(ProfileError::NoInstruction(place(0x41))));
         let mut full = CodeProfile::default();
         full.set_full();

@@ -35,7 +35,7 @@ mod solve;
 
 pub use readout::{CounterWeights, LinearReadout};
 pub use redundancy::Redundancy;
-pub use solve::{FlowError, Solution};
+pub use solve::{FlowError, Solution, SolvingOrder};
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -140,6 +140,11 @@ struct FlowArc {
 const NO_COUNTER: u32 = u32::MAX;
 
 impl FlowArc {
+    /// The points that it leads from and to.
+    fn ends(&self) -> (u32, u32) {
+        (self.from, self.to)
+    }
+
     fn counter(&self) -> Option<u32> {
         (self.counter != NO_COUNTER).then_some(self.counter)
     }
@@ -348,7 +353,18 @@ impl FlowGraph {
     ///
     /// [`FlowError`], which names the point where the values contradict each other.
     pub fn solve(&self, counters: &[u64]) -> Result<Solution, FlowError> {
-        solve::solve(self, counters)
+        let mut order = SolvingOrder::default();
+        order.update(self)?;
+        self.solve_in(&order, counters)
+    }
+
+    /// As [`FlowGraph::solve`], in an order that was made for the graph as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError`]. An order for a smaller graph is an [`FlowError::OpenEpoch`].
+    pub fn solve_in(&self, order: &SolvingOrder, counters: &[u64]) -> Result<Solution, FlowError> {
+        solve::solve(self, order, counters)
     }
 }
 

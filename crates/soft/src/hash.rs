@@ -25,6 +25,14 @@ impl Hasher for Multiply {
         rest.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(u64::from(value));
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+
     fn write_u32(&mut self, value: u32) {
         self.write_u64(u64::from(value));
     }

@@ -107,7 +107,8 @@ fn grouped(
     let mut groups = Groups {
         grouping,
         has_inlined,
-        rows: HashMap::new(),
+        rows: Vec::new(),
+        row_of: HashMap::new(),
         calls: HashMap::new(),
         notes: Vec::new(),
         is_full: vec![false; slots],
@@ -145,8 +146,7 @@ fn grouped(
         let names = (&one.caller, &one.callee).cmp(&(&other.caller, &other.callee));
         other.times.cmp(&one.times).then(names)
     });
-    let mut rows: Vec<CountsOfCode> =
-        groups.rows.into_iter().map(|(name, counts)| CountsOfCode { name, counts }).collect();
+    let mut rows = groups.rows;
     rows.sort_by(|one, other| other.counts.cmp(&one.counts).then_with(|| one.name.cmp(&other.name)));
     let total = |slot: usize| match groups.is_full[slot] {
         true => None,
@@ -187,11 +187,16 @@ fn without_debug_note(mut files: Vec<(String, u64)>, all: u64) -> Option<String>
     (!paths.is_empty()).then(|| format!("{}: {why}", paths.join(", ")))
 }
 
+/// The first address of a function, and the function that is inlined into it.
+type FunctionKey = (Option<u64>, Option<Rc<str>>);
+
 struct Groups {
     grouping: Grouping,
     /// Whether inlined functions are apart.
     has_inlined: bool,
-    rows: HashMap<CodeName, Vec<u64>>,
+    rows: Vec<CountsOfCode>,
+    /// The index of the row of a name.
+    row_of: HashMap<CodeName, usize>,
     /// The number of calls, by caller and callee.
     calls: HashMap<(CodeName, Option<CodeName>), u64>,
     notes: Vec<String>,
@@ -215,8 +220,9 @@ impl Groups {
         files: &impl CodeFiles,
     ) -> NamedObject {
         let named = object.map_or_else(NamedObject::default, |object| self.open(object, files));
-        // A function is looked up once for all of its instructions.
-        let mut names: HashMap<(u64, Option<Rc<str>>), CodeName> = HashMap::new();
+        // The name of a function is looked up once for all of its instructions.
+        let mut known: HashMap<FunctionKey, usize> = HashMap::new();
+        let mut latest: Option<(FunctionKey, usize)> = None;
         let first = |place: &CodePlace| place.counts.first().copied().unwrap_or(0);
         let is_memory = object.is_some_and(|object| object.memory.is_some());
         for place in places {
@@ -224,16 +230,24 @@ impl Groups {
             if is_memory && function.is_none() && self.grouping != Grouping::Object {
                 self.unnamed_memory = self.unnamed_memory.saturating_add(first(place));
             }
-            let name = match (self.grouping, function) {
-                (Grouping::Function, Some(start)) => {
-                    let inlined = self.has_inlined.then(|| named.inlined_function(place.offset)).flatten();
-                    let name = names.entry((start, inlined));
-                    name.or_insert_with(|| self.function_name(&named, place.offset)).clone()
+            if self.grouping == Grouping::Line {
+                let row = self.row(named.name_with_line(place.offset), place.counts.len());
+                self.count(row, &place.counts);
+                continue;
+            }
+            let has_inlined = self.has_inlined && function.is_some();
+            let inlined = has_inlined.then(|| named.inlined_function(place.offset)).flatten();
+            let key = (function, inlined);
+            let row = match &latest {
+                Some((same, row)) if *same == key => *row,
+                _ => {
+                    let new = || self.row(self.function_name(&named, place.offset), place.counts.len());
+                    let row = *known.entry(key.clone()).or_insert_with(new);
+                    latest = Some((key, row));
+                    row
                 }
-                (Grouping::Line, _) => named.name_with_line(place.offset),
-                _ => named.name(place.offset),
             };
-            self.count(name, &place.counts);
+            self.count(row, &place.counts);
         }
         for call in calls {
             let callee = |distance| named.name_from(call.offset, distance);
@@ -259,8 +273,18 @@ impl Groups {
         if self.has_inlined { named.name_with_inlined(offset) } else { named.name(offset) }
     }
 
-    fn count(&mut self, name: CodeName, counts: &[u64]) {
-        let sums = self.rows.entry(name).or_insert_with(|| vec![0; counts.len()]);
+    /// The row of a name, with so many counts.
+    fn row(&mut self, name: CodeName, counts: usize) -> usize {
+        let next = self.rows.len();
+        let row = *self.row_of.entry(name.clone()).or_insert(next);
+        if row == next {
+            self.rows.push(CountsOfCode { name, counts: vec![0; counts] });
+        }
+        row
+    }
+
+    fn count(&mut self, row: usize, counts: &[u64]) {
+        let sums = &mut self.rows[row].counts;
         for ((sum, count), is_full) in sums.iter_mut().zip(counts).zip(&mut self.is_full) {
             *is_full |= sum.checked_add(*count).is_none();
             *sum = sum.saturating_add(*count);

@@ -15,7 +15,7 @@ pub enum FlowError {
         /// Number of values.
         values: usize,
     },
-    /// Arcs were added after the last epoch was closed.
+    /// Arcs were added after the last epoch was closed, or after an order was made.
     OpenEpoch,
     /// The executions that enter a point do not leave it. A counter is wrong, or an execution went along an
     /// arc that the graph does not have. The fault may be at any point that arcs without a counter connect
@@ -85,20 +85,101 @@ impl Solution {
     }
 }
 
-/// Leaves of the forest of unknown arcs are solved one after the other; then every point must balance.
-pub(super) fn solve(flow: &FlowGraph, counters: &[u64]) -> Result<Solution, FlowError> {
+/// The order in which the counts of arcs without a counter follow from those that are known. It holds until
+/// the graph grows.
+#[derive(Clone, Default, Debug)]
+pub struct SolvingOrder {
+    steps: Vec<SolvingStep>,
+    /// The arcs and counters of the graph that it was made for.
+    made_for: Option<(usize, usize)>,
+}
+
+/// An arc that is the last unknown one of a point.
+#[derive(Clone, Copy, Debug)]
+struct SolvingStep {
+    arc: u32,
+    leaf: u32,
+}
+
+impl SolvingOrder {
+    /// Makes the order, if the graph has grown since it was made. Leaves of the forest of unknown arcs are
+    /// solved one after the other.
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError::OpenEpoch`].
+    pub fn update(&mut self, flow: &FlowGraph) -> Result<(), FlowError> {
+        let size = Some((flow.arcs.len(), flow.counters.len()));
+        if !flow.open.is_empty() {
+            return Err(FlowError::OpenEpoch);
+        }
+        if self.made_for != size {
+            *self = SolvingOrder { steps: Peeling::new(flow).steps(), made_for: size };
+        }
+        Ok(())
+    }
+}
+
+/// The unknown arcs at each point, while an order is made.
+struct Peeling<'a> {
+    flow: &'a FlowGraph,
+    points: Vec<UnknownArcs>,
+    steps: Vec<SolvingStep>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct UnknownArcs {
+    number: u32,
+    /// The numbers of the arcs, combined by exclusive or: with one arc, its number.
+    which: u32,
+}
+
+impl<'a> Peeling<'a> {
+    fn new(flow: &'a FlowGraph) -> Peeling<'a> {
+        let points = vec![UnknownArcs::default(); flow.forest.len()];
+        let mut peeling = Peeling { flow, points, steps: Vec::new() };
+        for (i, arc) in flow.arcs.iter().enumerate().filter(|(_, arc)| arc.counter().is_none()) {
+            [arc.from, arc.to].into_iter().for_each(|point| peeling.toggle(point, i, 1));
+        }
+        peeling
+    }
+
+    fn steps(mut self) -> Vec<SolvingStep> {
+        (0..self.points.len() as u32).rev().for_each(|point| self.peel(point));
+        self.steps
+    }
+
+    fn toggle(&mut self, point: u32, arc: usize, by: i32) {
+        let point = &mut self.points[point as usize];
+        point.number = point.number.wrapping_add_signed(by);
+        point.which ^= arc as u32;
+    }
+
+    /// Takes the arc of a leaf; then that of the point at its other end, if that has become a leaf.
+    fn peel(&mut self, mut leaf: u32) {
+        while let UnknownArcs { number: 1, which: arc } = self.points[leaf as usize] {
+            let (from, to) = self.flow.arcs[arc as usize].ends();
+            [from, to].into_iter().for_each(|point| self.toggle(point, arc as usize, -1));
+            self.steps.push(SolvingStep { arc, leaf });
+            leaf = if from == leaf { to } else { from };
+        }
+    }
+}
+
+/// The counts of all arcs in an order; then every point must balance.
+pub(super) fn solve(flow: &FlowGraph, order: &SolvingOrder, counters: &[u64]) -> Result<Solution, FlowError> {
     if counters.len() != flow.counters.len() {
         return Err(FlowError::WrongNumber { counters: flow.counters.len(), values: counters.len() });
     }
-    if !flow.open.is_empty() {
+    if !flow.open.is_empty() || order.made_for != Some((flow.arcs.len(), flow.counters.len())) {
         return Err(FlowError::OpenEpoch);
     }
     // The final value of an unknown arc or a balance contains each counter once at most, added or subtracted.
     let all: u128 = counters.iter().map(|count| u128::from(*count)).sum();
     if i64::try_from(all).is_ok() {
-        FlowSolver::<i64>::new(flow, counters).solution()
+        FlowSolver::<i64>::new(flow, counters).solution(order)
     } else {
-        FlowSolver::<i128>::new(flow, counters).solution()
+        FlowSolver::<i128>::new(flow, counters).solution(order)
     }
 }
 
@@ -151,66 +232,42 @@ impl Amount for i128 {
 struct FlowSolver<'a, N> {
     flow: &'a FlowGraph,
     counts: Vec<u64>,
-    points: Vec<PointBalance<N>>,
-}
-
-/// The balance of a point.
-#[derive(Clone, Copy, Default)]
-struct PointBalance<N> {
-    /// Known executions into the point minus those out of it.
-    left: N,
-    /// Unknown arcs.
-    unknown: u32,
-    /// The numbers of all unknown arcs, combined by exclusive or: with one arc, its number.
-    which: u32,
+    /// Known executions into each point minus those out of it.
+    balances: Vec<N>,
 }
 
 impl<'a, N: Amount> FlowSolver<'a, N> {
     fn new(flow: &'a FlowGraph, counters: &[u64]) -> FlowSolver<'a, N> {
-        let points = vec![PointBalance::default(); flow.forest.len()];
-        let mut work = FlowSolver { flow, counts: vec![0; flow.arcs.len()], points };
-        for (i, arc) in flow.arcs.iter().enumerate() {
-            match arc.counter() {
-                Some(counter) => work.know(i, counters[counter as usize]),
-                None => [arc.from, arc.to].into_iter().for_each(|point| work.toggle(point, i, 1)),
-            }
+        let balances = vec![N::default(); flow.forest.len()];
+        let mut work = FlowSolver { flow, counts: vec![0; flow.arcs.len()], balances };
+        for (counter, count) in flow.counters.iter().zip(counters).filter(|(_, count)| **count > 0) {
+            let arc = counter.arc.index();
+            work.know(arc, flow.arcs[arc].ends(), *count);
         }
         work
     }
 
-    fn solution(mut self) -> Result<Solution, FlowError> {
-        (0..self.points.len() as u32).rev().try_for_each(|point| self.peel(point))?;
+    fn solution(mut self, order: &SolvingOrder) -> Result<Solution, FlowError> {
+        for SolvingStep { arc, leaf } in &order.steps {
+            let balance = self.balances[*leaf as usize];
+            if balance != N::default() {
+                let (from, to) = self.flow.arcs[*arc as usize].ends();
+                let count = if from == *leaf { balance.wide() } else { -balance.wide() };
+                let count = self.possible(from, to, count)?;
+                self.know(*arc as usize, (from, to), count);
+            }
+        }
         self.check()?;
         Ok(Solution { arcs: self.counts, blocks: self.flow.blocks.clone() })
     }
 
-    fn know(&mut self, arc: usize, count: u64) {
-        let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
+    fn know(&mut self, arc: usize, (from, to): (u32, u32), count: u64) {
         self.counts[arc] = count;
         let count = N::of(count);
-        let from = &mut self.points[from as usize];
-        from.left = from.left.minus(count);
-        let to = &mut self.points[to as usize];
-        to.left = to.left.plus(count);
-    }
-
-    fn toggle(&mut self, point: u32, arc: usize, by: i32) {
-        let point = &mut self.points[point as usize];
-        point.unknown = point.unknown.wrapping_add_signed(by);
-        point.which ^= arc as u32;
-    }
-
-    /// Solves the arc of a leaf; then that of the point at its other end, if that has become a leaf.
-    fn peel(&mut self, mut leaf: u32) -> Result<(), FlowError> {
-        while let PointBalance { left, unknown: 1, which } = self.points[leaf as usize] {
-            let arc = which as usize;
-            let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
-            let count = if from == leaf { left.wide() } else { -left.wide() };
-            self.know(arc, self.possible(from, to, count)?);
-            [from, to].into_iter().for_each(|point| self.toggle(point, arc, -1));
-            leaf = if from == leaf { to } else { from };
-        }
-        Ok(())
+        let from = &mut self.balances[from as usize];
+        *from = from.minus(count);
+        let to = &mut self.balances[to as usize];
+        *to = to.plus(count);
     }
 
     fn possible(&self, from: u32, to: u32, count: i128) -> Result<u64, FlowError> {
@@ -222,7 +279,7 @@ impl<'a, N: Amount> FlowSolver<'a, N> {
     }
 
     fn check(&self) -> Result<(), FlowError> {
-        match self.points.iter().position(|point| point.left != N::default()) {
+        match self.balances.iter().position(|balance| *balance != N::default()) {
             None => Ok(()),
             Some(node) => Err(self.inconsistent(node as u32)),
         }

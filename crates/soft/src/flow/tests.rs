@@ -402,6 +402,27 @@ fn values_must_fit_the_counters_and_the_epoch_be_closed() {
 }
 
 #[test]
+fn an_order_serves_many_counters_until_the_graph_grows() {
+    let (mut flow, _) = small_loop(Redundancy::None);
+    let mut order = SolvingOrder::default();
+    assert_eq!(flow.solve_in(&order, &[1, 1]), Err(FlowError::OpenEpoch), "no order was made");
+    order.update(&flow).unwrap();
+    for counters in [[0, 0], [1, 1], [1, 7], [3, 3], [u64::MAX, u64::MAX]] {
+        assert_eq!(flow.solve_in(&order, &counters), flow.solve(&counters));
+    }
+    let block = flow.block(1);
+    flow.edge(FlowPoint::Outside, FlowPoint::Entry(block), 1);
+    flow.edge(FlowPoint::Exit(block), FlowPoint::Outside, 1);
+    assert_eq!(order.update(&flow), Err(FlowError::OpenEpoch));
+    flow.close_epoch();
+    let counters = vec![2; flow.counters().len()];
+    assert_eq!(flow.solve_in(&order, &counters), Err(FlowError::OpenEpoch), "the order is that of before");
+    order.update(&flow).unwrap();
+    assert_eq!(flow.solve_in(&order, &counters), flow.solve(&counters));
+    assert!(flow.solve(&counters).is_ok());
+}
+
+#[test]
 #[should_panic(expected = "not in the graph")]
 fn an_arc_to_an_unknown_block_is_our_own_mistake() {
     FlowGraph::new(Redundancy::None).edge(FlowPoint::Outside, FlowPoint::Entry(BlockId(0)), 1);

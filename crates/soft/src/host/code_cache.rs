@@ -38,7 +38,7 @@ use super::restore_guard::RestoreGuard;
 use super::shared_code::SharedCode;
 use super::syscalls::{ONLY_X32, WATCHED};
 use super::writers;
-use crate::flow::{ArcId, FlowPoint};
+use crate::flow::{ArcId, FlowPoint, SolvingOrder};
 use crate::pack::{ChunkReader, ChunkWriter};
 use crate::translate::{
     COUNTERS, CodeWrite, FEW_SLOTS, FILTER, REGION, RETURN_ENTRIES, RETURN_TABLE, SLOT_BYTES, SLOTS,
@@ -79,6 +79,8 @@ pub(crate) struct CodeCacheMapping {
     pub(super) modelled_blocks: RefCell<ModelledBlocks>,
     /// The weights of its counters.
     pub(super) readout: RefCell<EventReadout>,
+    /// The order in which counts follow from its counters.
+    pub(super) solving_order: RefCell<SolvingOrder>,
     /// Approximate executions of each block and edge.
     pub(super) heats: RefCell<HeatMap>,
     /// The state that decides whether it is stored for later runs.
@@ -298,6 +300,7 @@ impl CodeCacheMapping {
             functions: RefCell::default(),
             modelled_blocks: RefCell::default(),
             readout: RefCell::default(),
+            solving_order: RefCell::default(),
             heats: RefCell::default(),
             record: CacheRecord::default(),
             change_history: ChangeHistory::default(),

@@ -190,14 +190,18 @@ impl CounterSnapshot {
     /// The contradiction, in words.
     pub(crate) fn solve(&self, cache: &CodeCacheMapping, profiled: bool) -> Result<ExecutedCode, String> {
         self.check_registers()?;
-        let known = cache.translation.flow().counters().iter().enumerate();
-        let values: Vec<u64> = known
-            .map(|(i, known)| {
-                let seen = self.ledger.observed.get(&(known.arc.index() as u32)).copied().unwrap_or(0);
-                self.counters.get(i).copied().unwrap_or(0).wrapping_add(seen)
-            })
-            .collect();
-        let solution = cache.translation.flow().solve(&values).map_err(|e| e.to_string())?;
+        let flow = cache.translation.flow();
+        let mut values = self.counters.clone();
+        values.resize(flow.counters().len(), 0);
+        for (arc, seen) in &self.ledger.observed {
+            if let Some(counter) = flow.counter_of(ArcId::new(*arc as usize)) {
+                values[counter] = values[counter].wrapping_add(*seen);
+            }
+        }
+        let mut order = cache.solving_order.borrow_mut();
+        let solution = order.update(flow).and_then(|()| flow.solve_in(&order, &values));
+        drop(order);
+        let solution = solution.map_err(|e| e.to_string())?;
         let cuts = self.ledger.cuts();
         let decoder = BlockDecoder::new();
         let mut sum = ExecutionSum { cache, tally: self, cuts, decoder, executed: ExecutedCode::new() };
@@ -479,7 +483,7 @@ impl ExecutionSum<'_> {
             }
             if executions != RunExecutions::default() {
                 let code = self.cache.translation.code(id);
-                profile.add(self.run(code.address, code.bytes), &executions);
+                profile.add(self.run(code.address, code.bytes), executions);
             }
         }
         let parts: Vec<(PartialBlock, u64)> =
@@ -492,7 +496,7 @@ impl ExecutionSum<'_> {
             let Some(bytes) = code.bytes.get(begin.into()..end.into()) else { continue };
             let times = if part.executed { times } else { times.wrapping_neg() };
             let run = self.run(code.address + u64::from(begin), bytes);
-            profile.add(run, &RunExecutions { times, ..RunExecutions::default() });
+            profile.add(run, RunExecutions { times, ..RunExecutions::default() });
         }
         self.executed.profile = Some(profile);
     }

@@ -119,6 +119,9 @@ pub struct RunTimeCodeOwner {
     pub since_ns: u64,
 }
 
+/// The digits of bytes.
+const HEX: [u8; 16] = *b"0123456789abcdef";
+
 /// The lines of a profile; `origin` gives that of an object by its number.
 pub(crate) fn code<'a>(profile: &CodeProfile, origin: impl Fn(u32) -> Option<ObjectOrigin<'a>>) -> String {
     let mut text = String::new();
@@ -129,12 +132,14 @@ pub(crate) fn code<'a>(profile: &CodeProfile, origin: impl Fn(u32) -> Option<Obj
         text += &object_line(object, origin(object));
     }
     for (run, executions) in profile.runs() {
-        let object = run.place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
         let RunExecutions { times, directions: [not_taken, taken], units } = executions;
-        let _ = write!(text, "run {object} {:x} {times} {not_taken} {taken} ", run.place.offset);
-        run.bytes.iter().for_each(|byte| {
-            let _ = write!(text, "{byte:02x}");
-        });
+        let _ = match run.place.object {
+            Some(object) => write!(text, "run {object}"),
+            None => write!(text, "run {NO_FILE}"),
+        };
+        let _ = write!(text, " {:x} {times} {not_taken} {taken} ", run.place.offset);
+        let digit = |half: u8| char::from(HEX[usize::from(half)]);
+        text.extend(run.bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
         units.iter().for_each(|(offset, units)| {
             let _ = write!(text, " {offset}:{units}");
         });
@@ -377,7 +382,7 @@ impl CodeReport {
         };
         let units = fields.map(unit).collect::<Option<Vec<_>>>()?;
         let run = CodeRun { place: InstructionPlace { object, offset }, bytes };
-        self.profile.add(run, &RunExecutions { times, directions, units });
+        self.profile.add(run, RunExecutions { times, directions, units });
         Some(())
     }
 }
@@ -452,9 +457,9 @@ mod tests {
         let mut profile = CodeProfile::default();
         let place = |object, offset| InstructionPlace { object, offset };
         let executions = RunExecutions { times: u64::MAX, directions: [1, 2], units: vec![(3, 4), (7, 9)] };
-        profile.add(CodeRun { place: place(Some(7), 0x1f0), bytes: [0x90, 0x0f].into() }, &executions);
-        profile.add(CodeRun { place: place(None, 1), bytes: [0xc3].into() }, &RunExecutions::default());
-        profile.add(CodeRun { place: place(Some(8), 0x7f00), bytes: [0x90].into() }, &executions);
+        profile.add(CodeRun { place: place(Some(7), 0x1f0), bytes: [0x90, 0x0f].into() }, executions.clone());
+        profile.add(CodeRun { place: place(None, 1), bytes: [0xc3].into() }, RunExecutions::default());
+        profile.add(CodeRun { place: place(Some(8), 0x7f00), bytes: [0x90].into() }, executions);
         let owner = RunTimeCodeOwner { pid: 77, since_ns: u64::MAX };
         let origin = |number| match number {
             7 => ObjectOrigin::File("/a b\n/c", Some("y")),

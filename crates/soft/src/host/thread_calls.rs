@@ -119,16 +119,25 @@ impl ThreadCalls {
         let functions = &mut cache.functions.borrow_mut();
         self.words.resize(end.saturating_sub(EMPTY_LOG) as usize / size_of::<u64>(), 0);
         cache.read_slot(slot, CALL_LOG, &mut self.words);
+        let translation = &cache.translation;
         for words in self.words.as_chunks::<RECORD_WORDS>().0 {
             let Some(record) = CallRecord::of(*words) else { continue };
-            stack.spend(tree, logged.last.wrapping_sub(record.budget));
-            logged.last = record.budget;
-            let mut function = || functions.of(&cache.translation, places, &record);
-            match record.kind {
-                RecordKind::Return => stack.ret(tree, record.sp, function),
-                RecordKind::Call | RecordKind::IndirectCall => stack.call(tree, record.sp, function()),
-                RecordKind::Jump | RecordKind::IndirectJump => stack.jump(tree, record.sp, function()),
-                RecordKind::StubJump => stack.replace(tree, record.sp, function()),
+            let CallRecord { kind, block, target, sp, budget } = record;
+            stack.spend(tree, logged.last.wrapping_sub(budget));
+            logged.last = budget;
+            match kind {
+                RecordKind::Return => stack.ret(tree, sp, || functions.at(translation, places, target)),
+                RecordKind::Call => stack.call(tree, sp, functions.of_block(translation, places, block)),
+                RecordKind::IndirectCall => {
+                    stack.call(tree, sp, functions.at(translation, places, target));
+                }
+                RecordKind::Jump => stack.jump(tree, sp, functions.of_block(translation, places, block)),
+                RecordKind::IndirectJump => {
+                    stack.jump(tree, sp, functions.at(translation, places, target));
+                }
+                RecordKind::StubJump => {
+                    stack.replace(tree, sp, functions.at(translation, places, target));
+                }
             }
         }
         cache.store(slot, CALL_LOG_END, EMPTY_LOG);

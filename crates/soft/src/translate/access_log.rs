@@ -39,7 +39,7 @@ use super::call_log::{FULL_LOG, LogExit};
 use super::emit::{CodeEmitter, EmitState};
 use super::program_point::PcBits;
 use super::slot_layout::{CALL_LOG, CALL_LOG_BYTES, CALL_LOG_END, R11, RCX};
-use super::{PcEntry, Translation};
+use super::{PcEntry, RcxTest, Translation};
 use crate::block::MAX_INSTRUCTIONS;
 use crate::memory::is_repeated;
 
@@ -339,7 +339,13 @@ fn general(register: Register) -> Option<usize> {
 impl CodeEmitter {
     /// Begins the record of a block, unless the log is full. `live` are the status flags that matter here.
     /// The next instructions have the returned state.
-    pub(super) fn begin_record(&mut self, at: EmitState, words: usize, live: u8) -> (LogExit, EmitState) {
+    pub(super) fn begin_record(
+        &mut self,
+        at: EmitState,
+        words: usize,
+        live: u8,
+        test: RcxTest,
+    ) -> (LogExit, EmitState) {
         let exit = if live == 0 {
             let behind = self.here();
             self.load(at, 11, CALL_LOG_END);
@@ -350,7 +356,7 @@ impl CodeEmitter {
             self.store(at, 1, RCX);
             let busy = at.with(PcBits::RCX);
             let behind = self.here();
-            let field = self.check_log(busy);
+            let field = self.check_log(busy, test);
             self.load(busy, 1, RCX);
             self.load(at, 11, CALL_LOG_END);
             LogExit { field, at: busy, behind, reloads: false }

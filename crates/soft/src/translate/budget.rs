@@ -13,6 +13,7 @@
 //! Until it settles, the budget in memory is that of the moment when the loop was entered. A loop leaves the
 //! carry flag as it is, and all flags where it is entered and left.
 
+use super::RcxTest;
 use super::emit::{CodeEmitter, EmitState, JumpField};
 use super::instruction::{OSZAP, STATUS};
 use super::program_point::PcBits;
@@ -76,7 +77,12 @@ pub(crate) const MOST_OF_LOOP: usize = 128;
 impl CodeEmitter {
     /// Subtracts a block from the budget, and jumps away if that makes it negative. Returns the field of that
     /// jump, the address where the block continues after it, and the state at both.
-    pub(crate) fn spend(&mut self, at: EmitState, block: BudgetCharge) -> (JumpField, u64, EmitState) {
+    pub(crate) fn spend(
+        &mut self,
+        at: EmitState,
+        block: BudgetCharge,
+        test: RcxTest,
+    ) -> (JumpField, u64, EmitState) {
         let (start, size) = (self.here(), u32::from(block.instructions));
         let subtracted = start + block.len();
         if block.live & STATUS == 0 {
@@ -102,18 +108,16 @@ impl CodeEmitter {
         self.put32(busy, &[0x48, 0x8d, 0x89], size.wrapping_neg());
         self.store(busy, 1, BUDGET);
         debug_assert_eq!(self.here(), subtracted);
-        let (field, after) = self.jump_if_negative(busy, BUDGET);
+        let (field, after) = self.jump_if_negative(busy, BUDGET, test);
         self.load(busy, 1, RCX);
         (field, after, busy)
     }
 
-    /// Jumps away if a number in the slot is negative; uses rcx. Returns the field of that jump, and the
-    /// address after it.
-    fn jump_if_negative(&mut self, at: EmitState, offset: u32) -> (JumpField, u64) {
+    /// Jumps away if a number in the slot is negative; uses rcx and r11. Returns the field of that jump, and
+    /// the address after it.
+    fn jump_if_negative(&mut self, at: EmitState, offset: u32, test: RcxTest) -> (JumpField, u64) {
         // The uppermost byte is zero otherwise.
-        self.put32(at, &[0x65, 0x0f, 0xb6, 0x0c, 0x25], offset + 7);
-        self.put(at, &[0xe3, 5]);
-        let field = self.put_field(at, &[0xe9]);
+        let field = self.jump_unless_zero(at, offset + 7, test);
         (field, self.here())
     }
 
@@ -124,13 +128,14 @@ impl CodeEmitter {
         at: EmitState,
         instructions: u16,
         counter: u32,
+        test: RcxTest,
     ) -> (JumpField, u64, EmitState) {
         let busy = at.with(PcBits::RCX);
         self.store(at, 1, RCX);
         self.load(busy, 1, BUDGET);
         self.put32(busy, &[0x48, 0x8d, 0x89], u32::from(instructions).wrapping_neg());
         self.store(busy, 1, ROUNDS);
-        let (field, after) = self.jump_if_negative(busy, ROUNDS);
+        let (field, after) = self.jump_if_negative(busy, ROUNDS, test);
         // A part of the budget, by its upper bytes: the byte after it is zero.
         self.load(busy, 11, BUDGET + 1);
         self.put(busy, &[0x49, 0x8d, 0x4b, 1]);

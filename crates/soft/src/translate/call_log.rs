@@ -11,6 +11,7 @@
 //!   end += 32  ──────────────> LOGGED ──> the call or return itself
 //! ```
 
+use super::RcxTest;
 use super::emit::{CodeEmitter, EmitState, JumpField};
 use super::program_point::PcBits;
 use super::slot_layout::{BUDGET, CALL_LOG, CALL_LOG_BYTES, CALL_LOG_END, RCX};
@@ -98,11 +99,9 @@ pub(super) struct LogExit {
 }
 
 impl CodeEmitter {
-    /// Jumps away if the log is full; uses rcx.
-    pub(super) fn check_log(&mut self, at: EmitState) -> JumpField {
-        self.put32(at, &[0x65, 0x0f, 0xb6, 0x0c, 0x25], CALL_LOG_END + 3);
-        self.put(at, &[0xe3, 5]);
-        self.put_field(at, &[0xe9])
+    /// Jumps away if the log is full; uses rcx and, where it does not jump, r11.
+    pub(super) fn check_log(&mut self, at: EmitState, test: RcxTest) -> JumpField {
+        self.jump_unless_zero(at, CALL_LOG_END + 3, test)
     }
 
     /// Adds a record but for its target, with r11 and rcx.
@@ -119,22 +118,32 @@ impl CodeEmitter {
 
     /// Logs a branch whose target is in the instruction, and keeps rcx. The next instructions have the
     /// returned state.
-    pub(super) fn log_direct(&mut self, at: EmitState, kind: RecordKind) -> (LogExit, EmitState) {
+    pub(super) fn log_direct(
+        &mut self,
+        at: EmitState,
+        kind: RecordKind,
+        test: RcxTest,
+    ) -> (LogExit, EmitState) {
         self.store(at, 1, RCX);
         let busy = at.with(PcBits::RCX);
         let behind = self.here();
-        let field = self.check_log(busy);
+        let field = self.check_log(busy, test);
         self.log_record(busy, kind);
         self.load(busy.with(PcBits::LOGGED), 1, RCX);
         (LogExit { field, at: busy, behind, reloads: false }, at.with(PcBits::LOGGED))
     }
 
     /// Logs a branch to the target in rcx, with the program's rcx in the slot, and keeps rcx.
-    pub(super) fn log_indirect(&mut self, at: EmitState, kind: RecordKind) -> (LogExit, EmitState) {
+    pub(super) fn log_indirect(
+        &mut self,
+        at: EmitState,
+        kind: RecordKind,
+        test: RcxTest,
+    ) -> (LogExit, EmitState) {
         let behind = self.here();
         self.load(at, 11, CALL_LOG_END);
         self.put32(at, &[0x65, 0x49, 0x89, 0x8b], TO_LOG.wrapping_add(8));
-        let field = self.check_log(at);
+        let field = self.check_log(at, test);
         self.log_record(at, kind);
         let logged = at.with(PcBits::LOGGED);
         let record = TO_LOG.wrapping_sub(RECORD_BYTES as u32);
@@ -143,9 +152,9 @@ impl CodeEmitter {
     }
 
     /// Logs a return, with the program's rcx in the slot; rcx is lost.
-    pub(super) fn log_return(&mut self, at: EmitState) -> (LogExit, EmitState) {
+    pub(super) fn log_return(&mut self, at: EmitState, test: RcxTest) -> (LogExit, EmitState) {
         self.put(at, &[0x48, 0x8b, 0x0c, 0x24]);
-        self.log_indirect(at, RecordKind::Return)
+        self.log_indirect(at, RecordKind::Return, test)
     }
 
     /// Brings the target of the branch back to rcx at the stop of a full log.

@@ -580,6 +580,22 @@ impl CodeEmitter {
         EmittedStub { start, hit, arrived }
     }
 
+    /// Jumps away unless a byte of the slot is zero; uses rcx and, where it does not jump, r11.
+    pub(super) fn jump_unless_zero(&mut self, at: EmitState, offset: u32, test: RcxTest) -> JumpField {
+        self.put32(at, &[0x65, 0x0f, 0xb6, 0x0c, 0x25], offset);
+        match test {
+            RcxTest::Jrcxz => {
+                self.put(at, &[0xe3, 5]);
+                self.put_field(at, &[0xe9])
+            }
+            RcxTest::Loop => {
+                self.put(at, &[0x8d, 0x49, 1]);
+                self.put(at, &[0xe2, 2]);
+                self.begin_hidden_jump(at, at)
+            }
+        }
+    }
+
     /// A jump in the immediate value of an instruction that changes r11 only. `at` is the state before that
     /// instruction, `taken` the one at the jump.
     pub(super) fn begin_hidden_jump(&mut self, at: EmitState, taken: EmitState) -> JumpField {

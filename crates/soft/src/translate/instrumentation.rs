@@ -150,10 +150,10 @@ impl Translation {
         if self.budget.is_some() && pending.len() > 0 {
             let at = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
             let (field, behind, at) = match &plain_loop {
-                None => out.spend(at, self.charge(&self.blocks[id as usize])),
+                None => out.spend(at, self.charge(&self.blocks[id as usize]), self.rcx_test),
                 Some(CountedLoop { counter, .. }) => {
                     self.budget_loops.push(id);
-                    out.enter_rounds(at, pending.len() as u16, *counter)
+                    out.enter_rounds(at, pending.len() as u16, *counter, self.rcx_test)
                 }
             };
             deferred.budget.push(BudgetExit { field, at, behind });
@@ -203,7 +203,8 @@ impl Translation {
         }
         let CodeBytes { address, bytes } = self.code(id);
         let plan = AccessPlan::of(address, bytes, pending.len());
-        let (exit, logged) = out.begin_record(*at, plan.words(), self.blocks[id as usize].live_in);
+        let (exit, logged) =
+            out.begin_record(*at, plan.words(), self.blocks[id as usize].live_in, self.rcx_test);
         deferred.logs.push(exit);
         *at = logged;
         let record = OpenRecord { logged: plan.logged.clone(), next: 0 };

@@ -30,7 +30,7 @@ impl Translation {
             }
             Terminator::Jump { target } => {
                 if deferred.function_jumps.contains(&id) {
-                    let (exit, _) = out.log_direct(at, RecordKind::Jump);
+                    let (exit, _) = out.log_direct(at, RecordKind::Jump, self.rcx_test);
                     deferred.logs.push(exit);
                 }
                 self.flow_on(id, taken, BlockExit::Taken, target, out, deferred);
@@ -61,7 +61,7 @@ impl Translation {
             Terminator::IndirectJump => {
                 let (at, after) = out.begin_indirect_jump(at, last(), after, outside);
                 if let Some(kind) = function_jump(last()).filter(|_| self.logs_calls) {
-                    let (exit, _) = out.log_indirect(at.with(PcBits::RCX), kind);
+                    let (exit, _) = out.log_indirect(at.with(PcBits::RCX), kind, self.rcx_test);
                     deferred.logs.push(exit);
                 }
                 out.end_indirect_jump(self.table, after);
@@ -69,7 +69,7 @@ impl Translation {
             Terminator::Return { drops } => {
                 let (mut at, after) = out.begin_return(at, after, outside);
                 if self.logs_calls {
-                    let (exit, logged) = out.log_return(at.with(PcBits::RCX));
+                    let (exit, logged) = out.log_return(at.with(PcBits::RCX), self.rcx_test);
                     deferred.logs.push(exit);
                     at = logged;
                 }
@@ -99,7 +99,7 @@ impl Translation {
         if !self.logs_calls {
             return at;
         }
-        let (exit, logged) = out.log_direct(at.with(PcBits::PUSHED), kind);
+        let (exit, logged) = out.log_direct(at.with(PcBits::PUSHED), kind, self.rcx_test);
         deferred.logs.push(exit);
         EmitState { bits: logged.bits.without(PcBits::PUSHED), ..logged }
     }
@@ -116,7 +116,7 @@ impl Translation {
         if !self.logs_calls {
             return at;
         }
-        let (exit, logged) = out.log_indirect(at.with(PcBits::PUSHED).with(PcBits::RCX), kind);
+        let (exit, logged) = out.log_indirect(at.with(PcBits::PUSHED).with(PcBits::RCX), kind, self.rcx_test);
         deferred.logs.push(exit);
         EmitState { bits: logged.bits.without(PcBits::PUSHED.with(PcBits::RCX)), ..logged }
     }

@@ -19,25 +19,30 @@ fn a_counter_is_one_instruction_where_flags_do_not_matter() {
 
 #[test]
 fn a_block_is_subtracted_from_the_budget_before_its_first_instruction() {
-    let stops = |live, out: &mut CodeEmitter| {
-        let (field, behind, at) = out.spend(clean(), BudgetCharge { instructions: 300, live });
+    let stops = |live, test, out: &mut CodeEmitter| {
+        let (field, behind, at) = out.spend(clean(), BudgetCharge { instructions: 300, live }, test);
         out.fill(field, behind);
         assert_eq!(at.bits.has(PcBits::RCX), live & OSZAP != 0);
     };
     let carry = ["mov r11,[gs:18h]", "lea r11,[r11-12Ch]", "mov [gs:18h],r11", "inc r11"];
-    emits(|out| stops(STATUS & !OSZAP, out), &[&carry[..], &["jle near 0000000030000022h"]].concat());
-    emits(|out| stops(0, out), &["sub qword [gs:18h],12Ch", "js near 0000000030000013h"]);
+    emits(
+        |out| stops(STATUS & !OSZAP, RcxTest::Loop, out),
+        &[&carry[..], &["jle near 0000000030000022h"]].concat(),
+    );
+    emits(|out| stops(0, RcxTest::Loop, out), &["sub qword [gs:18h],12Ch", "js near 0000000030000013h"]);
     let kept = [
         "mov [gs:8],rcx",
         "mov rcx,[gs:18h]",
         "lea rcx,[rcx-12Ch]",
         "mov [gs:18h],rcx",
         "movzx ecx,byte [gs:1Fh]",
-        "jrcxz 0000000030000032h",
-        "jmp 0000000030000032h",
-        "mov rcx,[gs:8]",
     ];
-    emits(|out| stops(STATUS, out), &kept);
+    let jrcxz = ["jrcxz 0000000030000032h", "jmp 0000000030000032h"];
+    // The jump is in the immediate value.
+    let hidden = ["lea ecx,[rcx+1]", "loop 0000000030000032h", "mov r11,0CCCCCC00000003E9h"];
+    let back = ["mov rcx,[gs:8]"];
+    emits(|out| stops(STATUS, RcxTest::Jrcxz, out), &[&kept[..], &jrcxz, &back].concat());
+    emits(|out| stops(STATUS, RcxTest::Loop, out), &[&kept[..], &hidden, &back].concat());
 }
 
 #[test]
