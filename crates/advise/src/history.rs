@@ -15,7 +15,7 @@
 //! B. Iglewicz and D. Hoaglin, "How to Detect and Handle Outliers", ASQC 1993 (distances by the median).
 //! W. T. Shaw, "Sampling Student's T distribution", 2006 (the quantile with 4 degrees of freedom).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The false-alarm rate that thresholds aim at, for a whole history.
 pub const ALARM_RATE: f64 = 0.05;
@@ -30,12 +30,15 @@ const MAD_TO_SIGMA: f64 = 1.4826;
 const LEAST_SIGMA: f64 = 1e-5;
 
 /// The counters of one run.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub struct HistoryRun {
     /// The name of the run: that of its file.
     pub name: String,
     /// Its counters, by name.
     pub values: BTreeMap<String, f64>,
+    /// Its counters without a value that can be compared: those that were not counted, and times under
+    /// translation.
+    pub lacking: BTreeSet<String>,
 }
 
 /// A counter of a run that is unlike that of the others.
@@ -89,7 +92,8 @@ impl History {
         if runs.len() < LEAST_RUNS {
             return Err(HistoryError::TooFewRuns(runs.len()));
         }
-        let mut names: Vec<&String> = runs.iter().flat_map(|run| run.values.keys()).collect();
+        let names = runs.iter().flat_map(|run| run.values.keys().chain(&run.lacking));
+        let mut names: Vec<&String> = names.collect();
         names.sort();
         names.dedup();
         let is_common = |name: &&String| runs.iter().all(|run| run.values.contains_key(*name));
@@ -112,7 +116,7 @@ impl History {
         &self.counters
     }
 
-    /// The counters that only some runs have.
+    /// The counters of which some runs have no value.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
@@ -273,6 +277,7 @@ mod tests {
             values: (0..counters)
                 .map(|counter| (format!("c{counter}"), 1e6 * (0.02 * noise()).exp()))
                 .collect(),
+            lacking: BTreeSet::new(),
         };
         History::new((0..runs).map(run).collect()).unwrap()
     }
@@ -283,6 +288,7 @@ mod tests {
             values: (0..counters)
                 .map(|counter| (format!("c{counter}"), if unit() < 0.1 { 101.0 } else { 100.0 }))
                 .collect(),
+            lacking: BTreeSet::new(),
         };
         History::new((0..runs).map(run).collect()).unwrap()
     }
@@ -320,6 +326,7 @@ mod tests {
             let run = |(n, value): (usize, f64)| HistoryRun {
                 name: n.to_string(),
                 values: BTreeMap::from([("c".to_owned(), value)]),
+                lacking: BTreeSet::new(),
             };
             History::new(values.into_iter().enumerate().map(run).collect()).unwrap()
         };
@@ -366,8 +373,11 @@ mod tests {
     #[test]
     fn few_runs_and_runs_without_a_common_counter_are_refused() {
         assert_eq!(History::new(Vec::new()), Err(HistoryError::TooFewRuns(0)));
-        let run =
-            |n: usize| HistoryRun { name: n.to_string(), values: BTreeMap::from([(n.to_string(), 1.0)]) };
+        let run = |n: usize| HistoryRun {
+            name: n.to_string(),
+            values: BTreeMap::from([(n.to_string(), 1.0)]),
+            lacking: BTreeSet::new(),
+        };
         assert_eq!(History::new((0..9).map(run).collect()), Err(HistoryError::NothingInCommon));
     }
 
@@ -378,10 +388,15 @@ mod tests {
             if n == 0 {
                 values.insert("b".to_owned(), 1.0);
             }
-            HistoryRun { name: n.to_string(), values }
+            // No run has a value of this one.
+            let lacking = BTreeSet::from(["c".to_owned()]);
+            HistoryRun { name: n.to_string(), values, lacking }
         };
         let history = History::new((0..9).map(run).collect()).unwrap();
-        assert_eq!((history.counters(), history.left_out()), (&["a".to_owned()][..], &["b".to_owned()][..]));
+        assert_eq!(
+            (history.counters(), history.left_out()),
+            (&["a".to_owned()][..], &["b", "c"].map(str::to_owned)[..])
+        );
     }
 
     #[test]

@@ -230,7 +230,13 @@ pub fn history(history: &History, paint: Paint) -> String {
     );
     out += &format!("\n{}", indented(&text, 0));
     if !history.left_out().is_empty() {
-        out += &indented(&format!("Not in all runs, and not judged: {}", history.left_out().join(", ")), 0);
+        out += &indented(
+            &format!(
+                "Not judged, because some runs have no value that can be compared: {}",
+                history.left_out().join(", ")
+            ),
+            0,
+        );
     }
     out
 }

@@ -55,9 +55,15 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 
 fn run_of(path: &Path) -> Result<HistoryRun> {
     let read = file::read(path)?;
-    let values =
-        read.facts.iter().filter_map(|(name, fact)| Some((name.to_owned(), *fact.value.as_ref().ok()?)));
-    Ok(HistoryRun { name: path.file_name().map(clean_os).unwrap_or_default(), values: values.collect() })
+    let mut run =
+        HistoryRun { name: path.file_name().map(clean_os).unwrap_or_default(), ..HistoryRun::default() };
+    for (name, fact) in read.facts.iter() {
+        match &fact.value {
+            Ok(value) => drop(run.values.insert(name.to_owned(), *value)),
+            Err(_) => drop(run.lacking.insert(name.to_owned())),
+        }
+    }
+    Ok(run)
 }
 
 fn refused(folder: &Path, error: &HistoryError) -> Error {
