@@ -195,8 +195,9 @@ fn the_odd_run_of_a_history_is_named_with_its_counters() {
     for n in 0..12 {
         let instructions = if n == 7 { 1.2e6 } else { 1e6 + f64::from(n * 37 % 11) };
         let metric = |event: &str, value: f64| json!({ "event": event, "mean": value, "provenance": "counted", "launch": "translated" });
-        let metrics =
-            [metric("instructions", instructions), metric("loads", 5e5 + f64::from(n * 53 % 13) * 100.0)];
+        let mut metrics =
+            vec![metric("instructions", instructions), metric("loads", 5e5 + f64::from(n * 53 % 13) * 100.0)];
+        metrics.push(json!({ "event": "page-faults", "mean": 80.0, "provenance": "kernel", "launch": "translated" }));
         let results = json!({ "schema_version": 1, "commands": [{ "command": ["a"], "metrics": metrics }] });
         fs::write(folder.path().join(format!("{n:02}.json")), results.to_string()).unwrap();
     }
@@ -209,6 +210,9 @@ fn the_odd_run_of_a_history_is_named_with_its_counters() {
     let table = stdout(&run(&["advise", "--history", path]));
     assert!(table.contains("1 of 12 runs unlike the others, by 2 counters"), "{table}");
     assert!(table.contains("07.json"), "{table}");
+    // Those of a translated run are the translation's.
+    assert_eq!(json["left_out"], json!(["page_faults"]));
+    assert!(table.contains("page_faults"), "{table}");
 }
 
 #[test]
