@@ -212,7 +212,7 @@ fn by_code(sites: &[SiteMisses]) -> CodeCounts {
     for site in sites {
         let object = site.path.as_deref().map(|path| object_of(&mut code.objects, path));
         let counts = Box::new(sums(&site.counts).values());
-        code.places.push(CodePlace { object, offset: site.offset, counts });
+        code.places.push(CodePlace { object, offset: site.offset, owner: None, counts });
     }
     code
 }

@@ -224,7 +224,7 @@ fn by_code(sites: &[SiteCounts]) -> CodeCounts {
         CodeCounts { slots: (0..ModelCounts::NAMES.len()).map(SlotId).collect(), ..CodeCounts::default() };
     for ((path, offset), counts) in sums {
         let object = path.map(|path| object_of(&mut code.objects, path));
-        code.places.push(CodePlace { object, offset, counts: Box::new(counts.values()) });
+        code.places.push(CodePlace { object, offset, owner: None, counts: Box::new(counts.values()) });
     }
     code
 }

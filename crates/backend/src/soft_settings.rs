@@ -1,6 +1,7 @@
 //! How the software PMU runs commands.
 
 use cyclometer_core::CpuBaseline;
+use cyclometer_core::code::OwnerKind;
 
 use crate::soft_events::event_number;
 
@@ -51,6 +52,8 @@ pub struct SoftwareSettings {
     pub hints: bool,
     /// Counts by instruction, too: [`Counting::take_code`](cyclometer_core::Counting::take_code).
     pub by_code: bool,
+    /// The processes or threads whose counts by instruction are kept apart; `None`: all are added up.
+    pub owners: Option<OwnerKind>,
     /// Instructions by call path, beside the counts by instruction.
     pub call_paths: bool,
 }

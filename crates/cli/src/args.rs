@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use cyclometer_toolkit::core::code::OwnerKind;
 use cyclometer_toolkit::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet};
 use cyclometer_toolkit::sweep::SweepSettings;
 use cyclometer_toolkit::symbols::Grouping;
@@ -115,6 +116,24 @@ impl From<ColorWhen> for ColourUse {
     }
 }
 
+/// The tasks whose counts `stat --by --per` keeps apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PerTask {
+    /// Each process, with all of its threads.
+    Process,
+    /// Each thread.
+    Thread,
+}
+
+impl From<PerTask> for OwnerKind {
+    fn from(per: PerTask) -> OwnerKind {
+        match per {
+            PerTask::Process => OwnerKind::Process,
+            PerTask::Thread => OwnerKind::Thread,
+        }
+    }
+}
+
 /// Faults that a simulated machine injects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Trouble {
@@ -216,6 +235,9 @@ pub struct StatArgs {
     /// inlined into. Needs debug information (-g).
     #[arg(help_heading = COUNTING, long, requires = "by", conflicts_with = "inclusive")]
     pub inlines: bool,
+    /// With --by, keep the counts of each process or thread apart. A thread has the name that it had last.
+    #[arg(help_heading = COUNTING, long, value_name = "TASK", requires = "by", conflicts_with_all = ["inclusive", "model"])]
+    pub per: Option<PerTask>,
     /// With --by function or object, also show inclusive instructions: those of a function and of everything
     /// that it calls. The command runs slower.
     #[arg(help_heading = COUNTING, long, requires = "by")]

@@ -197,7 +197,9 @@ fn the_odd_run_of_a_history_is_named_with_its_counters() {
         let metric = |event: &str, value: f64| json!({ "event": event, "mean": value, "provenance": "counted", "launch": "translated" });
         let mut metrics =
             vec![metric("instructions", instructions), metric("loads", 5e5 + f64::from(n * 53 % 13) * 100.0)];
-        metrics.push(json!({ "event": "page-faults", "mean": 80.0, "provenance": "kernel", "launch": "translated" }));
+        metrics.push(
+            json!({ "event": "page-faults", "mean": 80.0, "provenance": "kernel", "launch": "translated" }),
+        );
         let results = json!({ "schema_version": 1, "commands": [{ "command": ["a"], "metrics": metrics }] });
         fs::write(folder.path().join(format!("{n:02}.json")), results.to_string()).unwrap();
     }

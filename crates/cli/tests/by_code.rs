@@ -12,6 +12,8 @@ mod inlined;
 mod interrupted;
 #[path = "by_code/modelled.rs"]
 mod modelled;
+#[path = "by_code/per_task.rs"]
+mod per_task;
 #[path = "by_code/run_time.rs"]
 mod run_time;
 

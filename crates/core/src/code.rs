@@ -2,22 +2,45 @@
 
 use crate::SlotId;
 
-/// The counts of each instruction of a run, over all of its processes and threads.
+/// The counts of each instruction of a run: over all of its processes and threads, or of each of them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CodeCounts {
     /// The slots that are counted, in the order of [`CodePlace::counts`].
     pub slots: Vec<SlotId>,
     /// Those of the slots that count instructions, which [`CodePath::instructions`] counts too.
     pub instructions: Vec<SlotId>,
+    /// The processes or threads whose counts are kept apart; none where all are added up.
+    pub owners: Vec<CodeOwner>,
     /// The files of code, and the memory of processes with code that they have made.
     pub objects: Vec<CodeObject>,
-    /// The instructions that have counts, ascending by object and offset. Their counts add up to the total of
+    /// The instructions that have counts, ascending by object, offset and owner. Their counts add up to the total of
     /// the processes that have one.
     pub places: Vec<CodePlace>,
-    /// The executions of call instructions, ascending by object and offset.
+    /// The executions of call instructions, ascending by object, offset and owner.
     pub calls: Vec<CodeCall>,
     /// The instructions by call path, where that was requested: a path comes after that of its caller.
     pub paths: Vec<CodePath>,
+}
+
+/// The kind of tasks whose counts are kept apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnerKind {
+    /// Each process, with all of its threads.
+    Process,
+    /// Each thread.
+    Thread,
+}
+
+/// A process or thread whose counts are kept apart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CodeOwner {
+    /// The name of the process or thread when it ended, as the kernel shortens it to 15 bytes; empty where it
+    /// could not be read.
+    pub name: String,
+    /// The id of the process.
+    pub pid: u32,
+    /// The id of the thread; `None`: all threads of the process.
+    pub tid: Option<u32>,
 }
 
 /// A file of code, or the memory of a process with code of no file.
@@ -48,6 +71,8 @@ pub struct CodePlace {
     pub object: Option<usize>,
     /// Its offset in the file, in bytes; of code of no file, its address.
     pub offset: u64,
+    /// The index of its process or thread in [`CodeCounts::owners`]; `None`: all are added up.
+    pub owner: Option<usize>,
     /// The count of each slot.
     pub counts: Box<[u64]>,
 }
@@ -81,6 +106,8 @@ pub struct CodeCall {
     /// The distance in bytes from the instruction to its target, modulo 2⁶⁴; `None`: the target is in a
     /// register or in memory.
     pub distance: Option<u64>,
+    /// As [`CodePlace::owner`].
+    pub owner: Option<usize>,
     /// The number of executions.
     pub times: u64,
 }

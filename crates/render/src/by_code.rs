@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use cyclometer_toolkit::HostCodeFiles;
-use cyclometer_toolkit::core::code::CodeCounts;
+use cyclometer_toolkit::core::code::{CodeCounts, CodeOwner, OwnerKind};
 use cyclometer_toolkit::core::{Result, Rung};
 use cyclometer_toolkit::stats::{LineSummary, Summary};
 use cyclometer_toolkit::symbols::{
@@ -25,6 +25,8 @@ pub struct CodeView {
     pub grouping: Grouping,
     /// Whether inlined functions have rows of their own; only by function.
     pub has_inlined: bool,
+    /// The processes or threads that have rows of their own; `None`: all are added up.
+    pub owners: Option<OwnerKind>,
     /// Most rows of the table; 0: all.
     pub top: usize,
 }
@@ -152,7 +154,12 @@ impl ByCode {
             let values = rows.iter().filter_map(|(_, row)| row.map(|row| row.text().chars().count()));
             values.chain([INCLUSIVE.len() + 1]).max().unwrap_or(0) + 2
         });
-        let mut left = WIDTH - LEAST_NAME - 11 - inclusive_width;
+        let owner = |row: &CountsOfCode| shortened(&owner_label(row.name.owner.as_ref()), MOST_OF_OWNER);
+        let owner_width = self.view.owners.map_or(0, |kind| {
+            let labels = rows.iter().map(|(row, _)| owner(row).chars().count());
+            labels.chain([owner_word(kind).len()]).max().unwrap_or(0) + 2
+        });
+        let mut left = WIDTH - LEAST_NAME - 11 - inclusive_width - owner_width;
         let fits = widths.iter().take_while(|width| {
             let fits = left >= **width + 2;
             left = left.saturating_sub(**width + 2);
@@ -161,7 +168,8 @@ impl ByCode {
         let fits = fits.count().max(1);
         let hidden = widths.len() - fits;
         widths.truncate(fits);
-        let used: usize = widths.iter().map(|width| width + 2).sum::<usize>() + 9 + inclusive_width;
+        let used: usize =
+            widths.iter().map(|width| width + 2).sum::<usize>() + 9 + inclusive_width + owner_width;
         let room = WIDTH.saturating_sub(used + 2).max(LEAST_NAME);
         let cells = |of: &dyn Fn(usize) -> String| {
             let cells = widths.iter().enumerate().map(|(slot, width)| format!("  {:>width$}", of(slot)));
@@ -172,12 +180,17 @@ impl ByCode {
             0 => String::new(),
             width => format!("{text:>width$}"),
         };
+        let owner_cell = |text: &str| match owner_width {
+            0 => String::new(),
+            width => format!("  {text:<width$}", width = width - 2),
+        };
         let heading = format!(
-            "{heading}{}   share  {}",
+            "{heading}{}   share{}  {}",
             match inclusive_width {
                 0 => " ".to_owned(),
                 _ => inclusive_cell(&format!("{INCLUSIVE} ")),
             },
+            owner_cell(self.view.owners.map_or("", owner_word)),
             self.counts.grouping.word()
         );
         let mut out = format!("{}\n", paint.paint(Style::Heading, &heading));
@@ -189,9 +202,10 @@ impl ByCode {
                 _ => self.share(row.counts[0]),
             };
             out += &format!(
-                "{}{}  {share:>7}  {}\n",
+                "{}{}  {share:>7}{}  {}\n",
                 cells(&|slot| number(row.counts[slot])),
                 inclusive_cell(&inclusive_row.map(RowInclusive::text).unwrap_or_default()),
+                owner_cell(&owner(row)),
                 displayed(&row.name, self.counts.grouping, room)
             );
         }
@@ -303,6 +317,10 @@ impl ByCode {
             if let (true, Value::Object(object)) = (self.has_inlined(), &mut value) {
                 object.insert("inlined_into".to_owned(), json!(row.name.inlined_into));
             }
+            if let (Some(owner), Value::Object(object)) = (&row.name.owner, &mut value) {
+                let CodeOwner { name, pid, tid } = owner;
+                object.insert("process".to_owned(), json!({ "name": name, "pid": pid, "tid": tid }));
+            }
             if let (Some(inclusive), Value::Object(object)) = (&inclusive, &mut value) {
                 let row = inclusive.row(row, self.instructions(row));
                 object.insert("inclusive".to_owned(), row.count.into());
@@ -330,6 +348,11 @@ impl ByCode {
     fn calls_json(&self, calls: &CallsOfFunction) -> Value {
         let name = |name: &CodeName| json!({ "object": file_of(name), "function": name.function });
         let mut caller = name(&calls.caller);
+        if let (Some(CodeOwner { name, pid, tid }), Value::Object(object)) =
+            (&calls.caller.owner, &mut caller)
+        {
+            object.insert("process".to_owned(), json!({ "name": name, "pid": pid, "tid": tid }));
+        }
         if let (true, Value::Object(object)) = (self.has_inlined(), &mut caller) {
             object.insert("inlined_into".to_owned(), json!(calls.caller.inlined_into));
         }
@@ -341,13 +364,19 @@ impl ByCode {
         self.view.has_inlined
     }
 
+    /// The processes or threads that have rows of their own; `None`: all are added up.
+    pub fn owners(&self) -> Option<OwnerKind> {
+        self.view.owners
+    }
+
     /// Whether there are inclusive counts.
     pub fn has_inclusive(&self) -> bool {
         self.counts.graph.is_some()
     }
 
     /// For CSV: each event's line of the summary with a count, and the names of its file, its function and
-    /// its line. With inlined functions there is the function that each is inlined into. With inclusive
+    /// its line. With inlined functions there is the function that each is inlined into; with processes or
+    /// threads apart, their names and ids. With inclusive
     /// counts, instructions have those too, and whether they are partial.
     pub fn values<'a>(
         &'a self,
@@ -355,14 +384,21 @@ impl ByCode {
     ) -> impl Iterator<Item = (&'a LineSummary, u64, Vec<String>)> {
         let inclusive = InclusiveRows::of(&self.counts);
         let of_row = move |row: &'a CountsOfCode| {
-            let CodeName { object, function, inlined_into, line } = &row.name;
+            let CodeName { object, function, inlined_into, line, owner } = &row.name;
             let line = line.as_ref().map(|line| match line.line {
                 Some(number) => format!("{}:{number}", line.file),
                 None => line.file.clone(),
             });
             let inlined_into = self.has_inlined().then_some(inlined_into);
             let names = [object, function, &line].into_iter().chain(inlined_into);
-            let names: Vec<String> = names.map(|name| name.clone().unwrap_or_default()).collect();
+            let owner = self.view.owners.map(|_| {
+                let id = |id: Option<u32>| id.map(|id| id.to_string()).unwrap_or_default();
+                let owner = owner.as_ref();
+                let name = owner.map(|owner| owner.name.clone()).unwrap_or_default();
+                [name, id(owner.map(|owner| owner.pid)), id(owner.and_then(|owner| owner.tid))]
+            });
+            let names = names.map(|name| name.clone().unwrap_or_default());
+            let names: Vec<String> = names.chain(owner.into_iter().flatten()).collect();
             let of_instructions = inclusive.as_ref().map(|inclusive| {
                 let row = inclusive.row(row, self.instructions(row));
                 [row.count.map(|count| count.to_string()).unwrap_or_default(), row.is_partial.to_string()]
@@ -379,6 +415,23 @@ impl ByCode {
             })
         };
         self.counts.rows.iter().flat_map(of_row)
+    }
+}
+
+/// Most columns of the name and id of a process or thread.
+const MOST_OF_OWNER: usize = 23;
+
+/// The name of a process or thread, and its id.
+pub fn owner_label(owner: Option<&CodeOwner>) -> String {
+    owner.map_or_else(String::new, |CodeOwner { name, pid, tid }| {
+        clean(&format!("{name} {}", tid.unwrap_or(*pid))).trim_start().to_owned()
+    })
+}
+
+fn owner_word(kind: OwnerKind) -> &'static str {
+    match kind {
+        OwnerKind::Process => "process",
+        OwnerKind::Thread => "thread",
     }
 }
 

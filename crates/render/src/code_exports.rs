@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use cyclometer_toolkit::symbols::{CallGraph, CallPathNode, CodeName, CountsByCode, CountsOfCode, Grouping};
 
-use crate::by_code::{ByCode, base, file_of};
+use crate::by_code::{ByCode, base, file_of, owner_label};
 use crate::call_paths;
 use crate::code_names::{JIT, NO_FILE, file_label, function_label};
 use crate::plot::flame_graph::{self, FlamePath};
@@ -218,12 +218,14 @@ pub fn page(results: &Results<'_>) -> String {
     }
     let mut root = MapNode::default();
     let rows = &by_code.counts().rows;
-    let around: HashSet<(&Option<String>, &Option<String>)> =
-        rows.iter().map(|row| (&row.name.object, &row.name.inlined_into)).collect();
+    let around: HashSet<_> =
+        rows.iter().map(|row| (&row.name.owner, &row.name.object, &row.name.inlined_into)).collect();
     for row in rows {
         let mut path = frames(&row.name, by_code.counts().grouping);
         // An area with others in it has no count of its own.
-        if row.name.function.is_some() && around.contains(&(&row.name.object, &row.name.function)) {
+        if row.name.function.is_some()
+            && around.contains(&(&row.name.owner, &row.name.object, &row.name.function))
+        {
             let is_inlined = row.name.inlined_into.is_some();
             path.extend((!is_inlined).then(|| NOT_INLINED.to_owned()));
         }
@@ -274,8 +276,8 @@ fn flame_page(by_code: &ByCode, graph: &CallGraph, results: &Results<'_>) -> Str
     flame_graph::html(&paths, &texts)
 }
 
-/// The file of code, the function, the function that is inlined there, and the line of a row, as far as they
-/// are asked for.
+/// The process or thread, the file of code, the function, the function that is inlined there, and the line of
+/// a row, as far as they are asked for.
 fn frames(name: &CodeName, grouping: Grouping) -> Vec<String> {
     let line = name.line.as_ref().map(|line| {
         let number = line.line.map(|number| format!(":{number}")).unwrap_or_default();
@@ -284,5 +286,6 @@ fn frames(name: &CodeName, grouping: Grouping) -> Vec<String> {
     let object = file_label(name, base);
     let function = name.function.clone().unwrap_or_else(|| UNKNOWN.to_owned());
     let function = Some(function).filter(|_| grouping != Grouping::Object);
-    [Some(object), name.inlined_into.clone(), function, line].into_iter().flatten().collect()
+    let owner = name.owner.as_ref().map(|owner| owner_label(Some(owner)));
+    [owner, Some(object), name.inlined_into.clone(), function, line].into_iter().flatten().collect()
 }

@@ -101,7 +101,7 @@ mod tests {
 
     fn inlined(function: &str, into: &str) -> CodeName {
         let [function, inlined_into] = [function, into].map(|name| Some(name.to_owned()));
-        CodeName { object: Some("/bin/program".to_owned()), function, inlined_into, line: None }
+        CodeName { object: Some("/bin/program".to_owned()), function, inlined_into, ..CodeName::default() }
     }
 
     #[test]

@@ -55,32 +55,46 @@ pub fn render(results: &Results<'_>) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowGroup {
     Region,
-    Code,
-    /// Functions, with those that they are inlined into.
-    InlinedCode,
-    /// Functions or files, with inclusive counts of instructions.
-    InclusiveCode,
+    Code(CodeColumns),
     Interval,
+}
+
+/// The columns of code beside its file, function and line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct CodeColumns {
+    /// The functions that functions are inlined into.
+    has_inlined: bool,
+    /// The processes or threads.
+    has_owners: bool,
+    /// Inclusive counts of instructions.
+    has_inclusive: bool,
 }
 
 impl RowGroup {
     fn of_code(by_code: &ByCode) -> RowGroup {
-        match (by_code.has_inlined(), by_code.has_inclusive()) {
-            (true, _) => RowGroup::InlinedCode,
-            (false, true) => RowGroup::InclusiveCode,
-            (false, false) => RowGroup::Code,
-        }
+        RowGroup::Code(CodeColumns {
+            has_inlined: by_code.has_inlined(),
+            has_owners: by_code.owners().is_some(),
+            has_inclusive: by_code.has_inclusive(),
+        })
     }
 
     /// Its last columns. The number of a run counts from 0; a warm-up's is that of the warm-up. Start and end
     /// are in ns since the start of the run.
-    fn columns(self) -> &'static [&'static str] {
+    fn columns(self) -> Vec<&'static str> {
+        let code = |code: CodeColumns| {
+            let further: [(bool, &[&str]); 3] = [
+                (code.has_inlined, &["inlined_into"]),
+                (code.has_owners, &["process", "pid", "tid"]),
+                (code.has_inclusive, &["inclusive", "partial"]),
+            ];
+            let further = further.into_iter().filter(|(has, _)| *has).flat_map(|(_, columns)| columns);
+            ["object", "function", "line"].into_iter().chain(further.copied()).collect()
+        };
         match self {
-            RowGroup::Region => &["region"],
-            RowGroup::Code => &["object", "function", "line"],
-            RowGroup::InlinedCode => &["object", "function", "line", "inlined_into"],
-            RowGroup::InclusiveCode => &["object", "function", "line", "inclusive", "partial"],
-            RowGroup::Interval => &["run", "warmup", "start_ns", "end_ns"],
+            RowGroup::Region => vec!["region"],
+            RowGroup::Code(columns) => code(columns),
+            RowGroup::Interval => vec!["run", "warmup", "start_ns", "end_ns"],
         }
     }
 

@@ -511,7 +511,7 @@ mod tests {
     }
 
     fn place(offset: u64) -> InstructionPlace {
-        InstructionPlace { object: None, offset }
+        InstructionPlace { object: None, offset, owner: None }
     }
 
     #[test]

@@ -34,6 +34,17 @@ pub struct InstructionPlace {
     pub object: Option<u32>,
     /// The offset in the file, or the address, in bytes.
     pub offset: u64,
+    /// The number of the process or thread that executed it; `None` where all are added up.
+    pub owner: Option<u32>,
+}
+
+/// The owners of executions that a profile keeps apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProfileOwner {
+    /// Each process, with all of its threads.
+    Process,
+    /// Each thread.
+    Thread,
 }
 
 /// Instructions in a row, by place and content.
@@ -140,6 +151,16 @@ impl CodeProfile {
             true => self.runs = other.runs,
             false => other.runs.into_iter().for_each(|(run, executions)| self.add(run, executions)),
         }
+    }
+
+    /// The profile of a process or thread with this number.
+    pub(crate) fn owned_by(self, owner: u32) -> CodeProfile {
+        let mut owned = CodeProfile { is_full: self.is_full, ..CodeProfile::default() };
+        for (run, executions) in self.runs {
+            let place = InstructionPlace { owner: Some(owner), ..run.place };
+            owned.add(CodeRun { place, ..run }, executions);
+        }
+        owned
     }
 
     /// Every run, in no order.
@@ -279,7 +300,7 @@ mod tests {
     const COPY: [u8; 8] = [0x48, 0x8b, 0x06, 0x48, 0x89, 0x07, 0xe2, 0xf8];
 
     fn place(offset: u64) -> InstructionPlace {
-        InstructionPlace { object: Some(3), offset }
+        InstructionPlace { object: Some(3), offset, owner: None }
     }
 
     fn run(offset: u64, bytes: &[u8]) -> CodeRun {
@@ -343,6 +364,19 @@ mod tests {
         profile.add(run(0x40, &[0x90, 0x90]), once.clone());
         profile.add(run(0x40, &COPY[..3]), once);
         assert_eq!(counted(&profile), [(0x40, vec![2, 1, 0]), (0x41, vec![1, 0, 0])]);
+    }
+
+    #[test]
+    fn executions_of_owners_stay_apart() {
+        let mut profile = CodeProfile::default();
+        for (owner, times) in [(4, 7), (9, 1), (4, 1)] {
+            let mut one = CodeProfile::default();
+            one.add(run(0x40, &[0x90]), RunExecutions { times, ..RunExecutions::default() });
+            profile.merge(one.owned_by(owner));
+        }
+        let (counts, _) = profile.attribute(&EVENTS[..1]).unwrap();
+        let counts = counts.into_iter().map(|counted| (counted.place.owner, counted.counts[0]));
+        assert_eq!(counts.collect::<Vec<_>>(), [(Some(4), 8), (Some(9), 1)]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The names of code.
 
+use cyclometer_core::code::CodeOwner;
+
 use crate::source_line::SourceLine;
 
 /// The code that the counts of a row belong to.
@@ -14,4 +16,6 @@ pub struct CodeName {
     pub inlined_into: Option<String>,
     /// The line; `None`: unknown, or not asked for.
     pub line: Option<SourceLine>,
+    /// The process or thread that executed it; `None`: all of them are added up.
+    pub owner: Option<CodeOwner>,
 }

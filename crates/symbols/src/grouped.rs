@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use cyclometer_core::SlotId;
-use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace};
+use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodeOwner, CodePath, CodePlace};
 
 use crate::call_graph::CallGraph;
 use crate::code_files::CodeFiles;
@@ -132,7 +132,7 @@ fn grouped(
     }
     for (index, (places, calls)) in of_objects {
         let object = index.and_then(|index| counts.objects.get(index));
-        let named = groups.add(object, places, calls, files);
+        let named = groups.add(object, (places, calls), &counts.owners, files);
         for offset in entered.remove(&index).unwrap_or_default() {
             groups.entered.insert((index, offset), named.name(offset));
         }
@@ -187,8 +187,9 @@ fn without_debug_note(mut files: Vec<(String, u64)>, all: u64) -> Option<String>
     (!paths.is_empty()).then(|| format!("{}: {why}", paths.join(", ")))
 }
 
-/// The first address of a function, and the function that is inlined into it.
-type FunctionKey = (Option<u64>, Option<Rc<str>>);
+/// The first address of a function, the function that is inlined into it, and the index of the process or
+/// thread.
+type FunctionKey = (Option<u64>, Option<Rc<str>>, Option<usize>);
 
 struct Groups {
     grouping: Grouping,
@@ -215,8 +216,8 @@ impl Groups {
     fn add(
         &mut self,
         object: Option<&CodeObject>,
-        places: &[CodePlace],
-        calls: &[CodeCall],
+        (places, calls): (&[CodePlace], &[CodeCall]),
+        owners: &[CodeOwner],
         files: &impl CodeFiles,
     ) -> NamedObject {
         let named = object.map_or_else(NamedObject::default, |object| self.open(object, files));
@@ -224,6 +225,7 @@ impl Groups {
         let mut known: HashMap<FunctionKey, usize> = HashMap::new();
         let mut latest: Option<(FunctionKey, usize)> = None;
         let first = |place: &CodePlace| place.counts.first().copied().unwrap_or(0);
+        let owner = |index: Option<usize>| index.and_then(|index| owners.get(index)).cloned();
         let is_memory = object.is_some_and(|object| object.memory.is_some());
         for place in places {
             let function = named.function_start(place.offset);
@@ -231,18 +233,21 @@ impl Groups {
                 self.unnamed_memory = self.unnamed_memory.saturating_add(first(place));
             }
             if self.grouping == Grouping::Line {
-                let row = self.row(named.name_with_line(place.offset), place.counts.len());
+                let name = CodeName { owner: owner(place.owner), ..named.name_with_line(place.offset) };
+                let row = self.row(name, place.counts.len());
                 self.count(row, &place.counts);
                 continue;
             }
             let has_inlined = self.has_inlined && function.is_some();
             let inlined = has_inlined.then(|| named.inlined_function(place.offset)).flatten();
-            let key = (function, inlined);
+            let key = (function, inlined, place.owner);
             let row = match &latest {
                 Some((same, row)) if *same == key => *row,
                 _ => {
-                    let new = || self.row(self.function_name(&named, place.offset), place.counts.len());
-                    let row = *known.entry(key.clone()).or_insert_with(new);
+                    let row = *known.entry(key.clone()).or_insert_with(|| {
+                        let name = self.function_name(&named, place.offset);
+                        self.row(CodeName { owner: owner(place.owner), ..name }, place.counts.len())
+                    });
                     latest = Some((key, row));
                     row
                 }
@@ -250,8 +255,10 @@ impl Groups {
             self.count(row, &place.counts);
         }
         for call in calls {
-            let callee = |distance| named.name_from(call.offset, distance);
-            let key = (self.function_name(&named, call.offset), call.distance.map(callee));
+            let owned = |name| CodeName { owner: owner(call.owner), ..name };
+            let callee = |distance| owned(named.name_from(call.offset, distance));
+            let caller = owned(self.function_name(&named, call.offset));
+            let key = (caller, call.distance.map(callee));
             let sum = self.calls.entry(key).or_default();
             *sum = sum.saturating_add(call.times);
         }

@@ -9,6 +9,7 @@ use cyclometer_backend::{
     Attached, Launcher, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
 };
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
+use cyclometer_core::code::OwnerKind;
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::{IntentSubject, Multiplex};
@@ -43,6 +44,7 @@ pub struct Stat {
     random_layout: bool,
     hints: bool,
     by_code: bool,
+    owners: Option<OwnerKind>,
     call_paths: bool,
     cpu_baseline: Option<CpuBaseline>,
     multiplex: Multiplex,
@@ -149,6 +151,7 @@ impl Stat {
             random_layout: false,
             hints: false,
             by_code: false,
+            owners: None,
             call_paths: false,
             cpu_baseline: None,
             multiplex: Multiplex::Auto,
@@ -374,6 +377,12 @@ impl Stat {
         self
     }
 
+    /// With [`Stat::by_code`], keeps the counts of each process or thread apart.
+    pub fn code_owners(mut self, owners: Option<OwnerKind>) -> Stat {
+        self.owners = owners;
+        self
+    }
+
     /// With [`Stat::by_code`], counts instructions by call path, too, for inclusive counts. The command runs
     /// slower.
     pub fn call_paths(mut self, call_paths: bool) -> Stat {
@@ -415,13 +424,13 @@ impl Stat {
     /// The settings with which the software PMU runs commands for a plan: it counts only the quantities that
     /// events of the plan need.
     pub(crate) fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
-        let Stat { random_layout, cpu_baseline, hints, by_code, call_paths, .. } = *self;
+        let Stat { random_layout, cpu_baseline, hints, by_code, owners, call_paths, .. } = *self;
         let parts = plan.lines.iter().flat_map(|line| &line.event.candidates).flat_map(|way| &way.parts);
         let wanted = WantedEvents::only(parts.filter_map(|part| match part {
             Part::Soft(name) => Some(name.as_str()),
             _ => None,
         }));
-        SoftwareSettings { random_layout, cpu_baseline, hints, wanted, by_code, call_paths }
+        SoftwareSettings { random_layout, cpu_baseline, hints, wanted, by_code, owners, call_paths }
     }
 
     /// Checks whether the CPU baseline fits a plan.

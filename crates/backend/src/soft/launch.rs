@@ -8,8 +8,10 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cyclometer_core::code::OwnerKind;
 use cyclometer_core::exec::{CommandSpec, KillCause, Layout, Waited};
 use cyclometer_core::{Child, CpuBaseline, Error, ErrorKind, Launch, Result};
+use cyclometer_soft::code_profile::ProfileOwner;
 use cyclometer_soft::{ProcessorBaseline, host};
 use cyclometer_sys::daemon::{self, Daemon};
 use cyclometer_sys::process::{PidFd, Traced, poll_readable};
@@ -38,6 +40,7 @@ impl Launch for SoftwareLauncher<'_> {
         let settings = host::TracerSettings {
             fixed_layout,
             profiled: self.settings.by_code,
+            owners: self.settings.owners.filter(|_| self.settings.by_code).map(profile_owner),
             ..host::TracerSettings::default()
         }
         .with_baseline(cpu_baseline.and_then(baseline))
@@ -50,6 +53,13 @@ impl Launch for SoftwareLauncher<'_> {
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(native.pid(), Rc::downgrade(&link));
         Ok(Box::new(Translated { native, cpu_baseline, _link: link }))
+    }
+}
+
+fn profile_owner(kind: OwnerKind) -> ProfileOwner {
+    match kind {
+        OwnerKind::Process => ProfileOwner::Process,
+        OwnerKind::Thread => ProfileOwner::Thread,
     }
 }
 

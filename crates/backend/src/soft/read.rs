@@ -6,11 +6,15 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::code::{CodeCall, CodeCounts, CodeObject, CodePath, CodePlace, ProcessMemory};
+use cyclometer_core::code::{
+    CodeCall, CodeCounts, CodeObject, CodeOwner, CodePath, CodePlace, ProcessMemory,
+};
 use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, MissingReason, PartReason, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
-use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, RunTimeCodeOwner, TracerReport};
+use cyclometer_soft::host::protocol::{
+    CodeReport, ProcessCounts, ReportedOwner, RunTimeCodeOwner, TracerReport,
+};
 use cyclometer_soft::host::{file_sum, unescaped_path};
 
 use super::link::Link;
@@ -140,14 +144,23 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
     let (numbers, objects): (Vec<u32>, Vec<CodeObject>) = files.chain(memory).unzip();
     let index_of: HashMap<u32, usize> = numbers.into_iter().zip(0..).collect();
     let index = |number: u32| index_of.get(&number).copied();
+    let owner_of: HashMap<u32, usize> = report.owners.iter().map(|(number, _)| *number).zip(0..).collect();
+    let owner = |number: u32| owner_of.get(&number).copied();
+    let owners = report.owners.iter().map(|(_, ReportedOwner { pid, tid, name })| CodeOwner {
+        name: name.clone(),
+        pid: *pid,
+        tid: *tid,
+    });
     let places = counted.into_iter().map(|counted| CodePlace {
         object: counted.place.object.and_then(index),
         offset: counted.place.offset,
+        owner: counted.place.owner.and_then(owner),
         counts: counted.counts,
     });
     let calls = calls.into_iter().map(|call| CodeCall {
         object: call.place.object.and_then(index),
         offset: call.place.offset,
+        owner: call.place.owner.and_then(owner),
         distance: call.distance,
         times: call.times,
     });
@@ -163,6 +176,7 @@ fn code_counts(report: &CodeReport, lines: &[(SlotId, ExecutionEvent)]) -> Resul
     Ok(CodeCounts {
         slots,
         instructions,
+        owners: owners.collect(),
         objects,
         places: places.collect(),
         calls: calls.collect(),

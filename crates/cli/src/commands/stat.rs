@@ -5,7 +5,7 @@ mod modelled;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cyclometer_toolkit::core::code::CodeCounts;
+use cyclometer_toolkit::core::code::{CodeCounts, OwnerKind};
 use cyclometer_toolkit::core::exec::Reading;
 use cyclometer_toolkit::core::report::Run;
 use cyclometer_toolkit::stats::{MetricRequest, Summary, asked_scope, latest, summarise_with};
@@ -83,7 +83,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
 
 /// The counts by code that were asked for.
 fn view(args: &StatArgs, grouping: Grouping) -> CodeView {
-    CodeView { grouping, has_inlined: args.inlines, top: args.top }
+    CodeView { grouping, has_inlined: args.inlines, owners: args.per.map(OwnerKind::from), top: args.top }
 }
 
 /// The simulated machine that was asked for.
@@ -290,7 +290,7 @@ fn measurement(
         .multiplex(multiplex(args));
     let rung = args.by.map_or(args.backend.rung(), |_| Some(Rung::Soft));
     let stat = stat.ignore_failure(args.ignore_failure).backend(rung).by_code(args.by.is_some());
-    let stat = stat.call_paths(args.inclusive);
+    let stat = stat.call_paths(args.inclusive).code_owners(args.per.map(OwnerKind::from));
     // A simulated machine does the same every time.
     let seed = args.seed.or(args.machine.as_ref().map(|_| 0));
     Ok(seed.into_iter().fold(stat, Stat::seed))

@@ -89,6 +89,7 @@ mod proc;
 mod process;
 mod process_counts;
 mod process_rights;
+mod profile_owners;
 mod profile_store;
 mod program_file;
 pub mod protocol;
@@ -134,6 +135,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use crate::addend::AddendKinds;
+use crate::code_profile::ProfileOwner;
 use crate::model::misses::CacheSize;
 use crate::translate;
 use crate::{EventSet, ExecutionEvent, ProcessorBaseline};
@@ -166,6 +168,8 @@ pub struct TracerSettings {
     pub events: EventSet,
     /// Whether the last report says how often each instruction was executed.
     pub profiled: bool,
+    /// The owners whose executions the last report keeps apart; `None`: all are added up.
+    pub owners: Option<ProfileOwner>,
     /// Whether the last report has the call paths too: [`TracerSettings::with_call_paths`].
     pub has_call_paths: bool,
     /// The caches of instructions, of data and the last level that are modelled:

@@ -68,6 +68,8 @@ pub(crate) struct TracedProcess {
 pub(crate) struct TracedTask {
     /// Index of its process.
     pub(crate) process: usize,
+    /// Its number among all tasks so far: ids are used again.
+    pub(super) number: u32,
     /// Its activity, and what is requested of it.
     state: TaskState,
     /// Its position in translated code, if it has executed nothing since that was read.
@@ -104,9 +106,10 @@ pub(crate) struct TracedTask {
 }
 
 impl TracedTask {
-    pub(crate) fn new(process: usize, mode: TaskMode, filtered: bool) -> TracedTask {
+    pub(crate) fn new(process: usize, number: u32, mode: TaskMode, filtered: bool) -> TracedTask {
         TracedTask {
             process,
+            number,
             state: TaskState::default(),
             last_pc: None,
             mode,

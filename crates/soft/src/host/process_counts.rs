@@ -17,6 +17,8 @@ type ThreadAnswer = Result<TranslationCounts, String>;
 pub(super) struct CountRequest {
     /// Whether the tool waits for an answer.
     pub(super) is_open: bool,
+    /// Whether counts of threads are kept apart.
+    by_thread: bool,
     /// Tasks that have not answered.
     pending: HashSet<u32>,
     /// Counts of the tasks that have answered, with the indices of their processes.
@@ -24,6 +26,11 @@ pub(super) struct CountRequest {
 }
 
 impl CountRequest {
+    /// No request, of counts of each thread or of their sums.
+    pub(super) fn new(by_thread: bool) -> CountRequest {
+        CountRequest { by_thread, ..CountRequest::default() }
+    }
+
     /// Begins a request: no task has answered.
     pub(super) fn begin(&mut self) {
         self.is_open = true;
@@ -58,6 +65,7 @@ impl CountRequest {
     /// Reads the counts of a task that does not run; `at` is where it is in translated code.
     pub(super) fn record(&mut self, task: &TracedTask, tid: u32, at: Option<TranslatedPc>) {
         let Some(context) = task.context() else { return };
+        let thread = self.by_thread.then_some(task.number);
         let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
             Some(position) => {
                 context.ledger_at(position).ok_or("the process was read at an unknown program point")
@@ -67,7 +75,7 @@ impl CountRequest {
         let tally =
             ledger.map(|ledger| CounterSnapshot::read(&context.cache.borrow(), context.slot, &ledger));
         let answer = tally
-            .map(|tally| TranslationCounts { cache: context.cache.clone(), tally })
+            .map(|tally| TranslationCounts { cache: context.cache.clone(), tally, thread })
             .map_err(str::to_owned);
         self.answered.insert(tid, (task.process, answer));
     }

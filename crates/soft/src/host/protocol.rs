@@ -133,10 +133,12 @@ pub(crate) fn code<'a>(profile: &CodeProfile, origin: impl Fn(u32) -> Option<Obj
     }
     for (run, executions) in profile.runs() {
         let RunExecutions { times, directions: [not_taken, taken], units } = executions;
-        let _ = match run.place.object {
-            Some(object) => write!(text, "run {object}"),
-            None => write!(text, "run {NO_FILE}"),
-        };
+        for (word, number) in [("run", run.place.owner), ("", run.place.object)] {
+            let _ = match number {
+                Some(number) => write!(text, "{word} {number}"),
+                None => write!(text, "{word} {NO_FILE}"),
+            };
+        }
         let _ = write!(text, " {:x} {times} {not_taken} {taken} ", run.place.offset);
         let digit = |half: u8| char::from(HEX[usize::from(half)]);
         text.extend(run.bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
@@ -149,6 +151,15 @@ pub(crate) fn code<'a>(profile: &CodeProfile, origin: impl Fn(u32) -> Option<Obj
         text.push_str("full\n");
     }
     text
+}
+
+/// The lines of the processes or threads with executions of their own.
+pub(crate) fn owners(owners: &[(u32, ReportedOwner)]) -> String {
+    let line = |(number, owner): &(u32, ReportedOwner)| {
+        let tid = owner.tid.map_or(NO_FILE.to_owned(), |tid| tid.to_string());
+        format!("owner {number} {} {tid} {}\n", owner.pid, one_line(&owner.name))
+    };
+    owners.iter().map(line).collect()
 }
 
 /// The lines of call paths, with the files of their code that the profile does not have.
@@ -259,6 +270,8 @@ pub struct TracerReport {
 pub struct CodeReport {
     /// The files of code.
     pub objects: Vec<ReportedFile>,
+    /// The processes or threads with executions of their own, by number; none where all are added up.
+    pub owners: Vec<(u32, ReportedOwner)>,
     /// The memory of processes with code of no file, by the number of its object.
     pub memory: Vec<(u32, RunTimeCodeOwner)>,
     /// The executions.
@@ -269,6 +282,17 @@ pub struct CodeReport {
     pub modelled: Vec<ModelledRow>,
     /// Why addresses in the model may be wrong, in words that follow "a program".
     pub doubt: Option<String>,
+}
+
+/// A process or thread with executions of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReportedOwner {
+    /// The id of the process.
+    pub pid: u32,
+    /// The id of the thread; `None`: all threads of the process.
+    pub tid: Option<u32>,
+    /// Its name when it ended, or was read last; empty where it could not be read.
+    pub name: String,
 }
 
 /// A file of code.
@@ -307,6 +331,7 @@ impl TracerReport {
                 }
                 Some(("object", rest)) => code.add_object(rest),
                 Some(("memory", rest)) => code.add_memory(rest),
+                Some(("owner", rest)) => code.add_owner(rest),
                 None if line == "full" => {
                     code.profile.set_full();
                     Some(())
@@ -336,18 +361,25 @@ impl CodeReport {
         Some(())
     }
 
+    fn add_owner(&mut self, rest: &str) -> Option<()> {
+        let mut fields = rest.splitn(4, ' ');
+        let (owner, pid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        let (tid, name) = (number(fields.next()?)?, fields.next()?.to_owned());
+        self.owners.push((owner, ReportedOwner { pid, tid, name }));
+        Some(())
+    }
+
     fn add_path(&mut self, rest: &str) -> Option<()> {
         let fields: Vec<&str> = rest.split(' ').collect();
         let [parent, object, offset, calls, recursions, own, partial] = fields.try_into().ok()?;
-        let number = |text: &str| match text {
-            NO_FILE => Some(None),
-            number => number.parse().ok().map(Some),
-        };
         let is_known =
             |parent: &Option<u32>| parent.is_none_or(|parent| (parent as usize) < self.paths.len());
         let parent = number(parent).filter(is_known)?;
-        let place =
-            InstructionPlace { object: number(object)?, offset: u64::from_str_radix(offset, 16).ok()? };
+        let place = InstructionPlace {
+            object: number(object)?,
+            offset: u64::from_str_radix(offset, 16).ok()?,
+            owner: None,
+        };
         let (calls, recursions) = (calls.parse().ok()?, recursions.parse().ok()?);
         let (own, is_partial) = (own.parse().ok()?, partial == "1");
         self.paths.push(CallPath { parent, place, calls, recursions, own, is_partial });
@@ -362,16 +394,13 @@ impl CodeReport {
         };
         let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
         let counts: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
-        self.modelled.push((InstructionPlace { object, offset }, counts.try_into().ok()?));
+        self.modelled.push((InstructionPlace { object, offset, owner: None }, counts.try_into().ok()?));
         Some(())
     }
 
     fn add_run(&mut self, rest: &str) -> Option<()> {
         let mut fields = rest.split(' ');
-        let object = match fields.next()? {
-            NO_FILE => None,
-            number => Some(number.parse().ok()?),
-        };
+        let (owner, object) = (number(fields.next()?)?, number(fields.next()?)?);
         let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
         let mut number = || fields.next()?.parse().ok();
         let (times, directions) = (number()?, [number()?, number()?]);
@@ -381,9 +410,17 @@ impl CodeReport {
             Some((offset.parse().ok()?, units.parse().ok()?))
         };
         let units = fields.map(unit).collect::<Option<Vec<_>>>()?;
-        let run = CodeRun { place: InstructionPlace { object, offset }, bytes };
+        let run = CodeRun { place: InstructionPlace { object, offset, owner }, bytes };
         self.profile.add(run, RunExecutions { times, directions, units });
         Some(())
+    }
+}
+
+/// The number of an object or owner; `None` inside where there is none.
+fn number(text: &str) -> Option<Option<u32>> {
+    match text {
+        NO_FILE => Some(None),
+        number => number.parse().ok().map(Some),
     }
 }
 
@@ -455,7 +492,7 @@ mod tests {
     #[test]
     fn executions_by_address_are_read_as_they_were_written() {
         let mut profile = CodeProfile::default();
-        let place = |object, offset| InstructionPlace { object, offset };
+        let place = |object: Option<u32>, offset| InstructionPlace { object, offset, owner: object };
         let executions = RunExecutions { times: u64::MAX, directions: [1, 2], units: vec![(3, 4), (7, 9)] };
         profile.add(CodeRun { place: place(Some(7), 0x1f0), bytes: [0x90, 0x0f].into() }, executions.clone());
         profile.add(CodeRun { place: place(None, 1), bytes: [0xc3].into() }, RunExecutions::default());
@@ -465,12 +502,17 @@ mod tests {
             7 => ObjectOrigin::File("/a b\n/c", Some("y")),
             _ => ObjectOrigin::Memory(owner),
         };
-        let text = code(&profile, |number| Some(origin(number))) + "end\n";
+        let owner_7 = ReportedOwner { pid: 12, tid: Some(13), name: "a b\n".to_owned() };
+        let owner_8 = ReportedOwner { pid: 14, tid: None, name: String::new() };
+        let owned = [(7, owner_7), (8, owner_8.clone())];
+        let text = owners(&owned) + &code(&profile, |number| Some(origin(number))) + "end\n";
         let report = TracerReport::read(&mut text.as_bytes()).unwrap();
         assert_eq!(report.code.profile, profile);
         let object = ReportedFile { number: 7, sum: "y".to_owned(), path: "/a b?/c".to_owned() };
         assert_eq!(report.code.objects, [object]);
         assert_eq!(report.code.memory, [(8, owner)]);
+        let read_7 = ReportedOwner { pid: 12, tid: Some(13), name: "a b?".to_owned() };
+        assert_eq!(report.code.owners, [(7, read_7), (8, owner_8)]);
         profile.set_full();
         let text = code(&profile, |_| None) + "end\n";
         assert!(TracerReport::read(&mut text.as_bytes()).unwrap().code.profile.is_full());
@@ -479,7 +521,7 @@ mod tests {
     #[test]
     fn call_paths_are_read_as_they_were_written() {
         let path = |parent, object, offset, is_partial| {
-            let place = InstructionPlace { object, offset };
+            let place = InstructionPlace { object, offset, owner: None };
             CallPath { parent, place, calls: 3, recursions: 1, own: u64::MAX, is_partial }
         };
         let all = [path(None, Some(2), 0x10, false), path(Some(0), None, 0xffff_0000, true)];

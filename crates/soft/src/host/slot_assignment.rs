@@ -1,7 +1,7 @@
 //! Slots of tasks in a translation.
 //!
 //! Each task has a slot of its own, so that each counter is written by one task. An ended thread leaves its
-//! slot, with the counts, to the next one of its process.
+//! slot, with the counts, to the next one of its process, unless counts of threads are kept apart.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,7 +23,9 @@ impl Tracees {
     ) -> Result<TranslationContext, TraceError> {
         let ended_contexts = self.process(tid).map(|process| &mut process.ended_contexts);
         let left = ended_contexts.and_then(|ended_contexts| {
-            let found = ended_contexts.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
+            let is_left =
+                |context: &TranslationContext| Rc::ptr_eq(&context.cache, cache) && context.thread.is_none();
+            let found = ended_contexts.iter().position(is_left)?;
             Some(ended_contexts.swap_remove(found))
         });
         if let Some(context) = left {

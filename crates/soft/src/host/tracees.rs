@@ -34,24 +34,34 @@ pub(super) struct Tracees {
     /// Fork events of processes that were killed. The kernel reports no fork event for a child whose parent
     /// is killed during the call.
     pub(super) dead_parents: Vec<ForkEvent>,
+    /// The number of the next task.
+    next_number: u32,
 }
 
 impl Tracees {
     /// Adds a process with its first task.
     pub(super) fn add_process(&mut self, tid: u32, parent: u32, mode: TaskMode, filtered: bool) {
         self.processes.push(TracedProcess::new(tid, parent));
-        let task = TracedTask::new(self.processes.len() - 1, mode, filtered);
+        let number = self.take_number();
+        let task = TracedTask::new(self.processes.len() - 1, number, mode, filtered);
         self.tasks.insert(tid, task);
     }
 
     /// Adds a thread that a process has made.
     pub(super) fn add_thread(&mut self, tid: u32, process: usize, filtered: bool) {
-        let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
+        let number = self.take_number();
+        let mut task = TracedTask::new(process, number, TaskMode::Untranslated, filtered);
         if self.processes[process].flush.is_some() {
             // It is stopped already, and needs no interrupt.
             let _ = task.apply(TaskEvent::SuspendRequested);
         }
         self.tasks.insert(tid, task);
+    }
+
+    fn take_number(&mut self) -> u32 {
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        number
     }
 
     /// Adds a child that has stopped before its fork event; a thread has itself as its parent.

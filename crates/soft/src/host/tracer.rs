@@ -58,6 +58,7 @@ use super::modelled_accesses::CacheModelling;
 use super::proc;
 use super::process::{TaskMode, TracedTask};
 use super::process_counts::CountRequest;
+use super::profile_owners::ProfileOwners;
 use super::restartable_checks::RestartableSearch;
 use super::retranslation_rounds::RetranslationRounds;
 use super::syscalls::behind_call;
@@ -70,7 +71,7 @@ use super::translation_store::TranslationStore;
 use super::unseen_end;
 use super::window_protocol::ArrivingRequest;
 use super::window_rows::WindowRecording;
-use crate::code_profile::CodeProfile;
+use crate::code_profile::{CodeProfile, ProfileOwner};
 
 pub(super) const SIGTRAP: i32 = 5;
 
@@ -86,6 +87,8 @@ pub(crate) struct Tracer {
     pub(super) tracees: Tracees,
     /// The executions by address of processes that have ended, where they are requested.
     pub(super) ended_profile: CodeProfile,
+    /// The owners whose executions are kept apart.
+    pub(super) owners: Option<ProfileOwners>,
     /// The call paths, where they are requested.
     pub(super) call_paths: Option<CallPathRecording>,
     /// The model of caches, where it is requested.
@@ -201,12 +204,13 @@ impl Tracer {
             settings,
             tracees: Tracees::default(),
             ended_profile: CodeProfile::default(),
+            owners: settings.owners.map(ProfileOwners::new),
             call_paths: settings.has_call_paths.then(CallPathRecording::default),
             modelling: settings.caches.map(CacheModelling::new),
             root,
             postponed: Vec::new(),
             delayed_signals: DelayedSignals::default(),
-            counts: CountRequest::default(),
+            counts: CountRequest::new(settings.owners == Some(ProfileOwner::Thread)),
             detaches: DetachProgress::default(),
             reported: false,
             reports_exits: unseen_end::reports_exits(),

@@ -16,11 +16,14 @@ pub(crate) struct TranslationContext {
     pub(crate) ledger: ThreadLedger,
     /// The mappings of the process.
     pub(crate) maps: MapsCache,
+    /// The number of the thread that has ended with it, if counts of threads are kept apart.
+    pub(super) thread: Option<u32>,
 }
 
 impl TranslationContext {
     pub(crate) fn new(cache: Rc<RefCell<CodeCacheMapping>>, slot: usize) -> TranslationContext {
-        TranslationContext { cache, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
+        let (ledger, maps) = (ThreadLedger::default(), MapsCache::default());
+        TranslationContext { cache, slot, ledger, maps, thread: None }
     }
 
     /// A copy of the ledger, as if the thread left at a position; `None` where the position is unknown.
@@ -45,17 +48,20 @@ impl TranslationContext {
 pub(crate) struct TranslationCounts {
     pub(super) cache: Rc<RefCell<CodeCacheMapping>>,
     pub(super) tally: CounterSnapshot,
+    /// The number of the thread, if counts of threads are kept apart.
+    pub(super) thread: Option<u32>,
 }
 
 impl TranslationCounts {
     /// The counts of a task that does not run, and is outside of every block.
     pub(super) fn of(context: &TranslationContext) -> TranslationCounts {
         let tally = CounterSnapshot::read(&context.cache.borrow(), context.slot, &context.ledger);
-        TranslationCounts { cache: context.cache.clone(), tally }
+        TranslationCounts { cache: context.cache.clone(), tally, thread: context.thread }
     }
 }
 
-/// The counts of all threads of a process, added up for each translation.
+/// The counts of all threads of a process, added up for each translation; those of threads that are kept
+/// apart, for each of them.
 #[derive(Default)]
 pub(super) struct ThreadCounts(Vec<TranslationCounts>);
 
@@ -63,7 +69,10 @@ impl FromIterator<TranslationCounts> for ThreadCounts {
     fn from_iter<T: IntoIterator<Item = TranslationCounts>>(parts: T) -> ThreadCounts {
         let mut sums = ThreadCounts::default();
         for part in parts {
-            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.cache, &part.cache)) {
+            let adds = |sum: &&mut TranslationCounts| {
+                Rc::ptr_eq(&sum.cache, &part.cache) && sum.thread == part.thread
+            };
+            match sums.0.iter_mut().find(adds) {
                 Some(sum) => sum.tally.merge(part.tally),
                 None => sums.0.push(part),
             }
@@ -79,7 +88,14 @@ impl ThreadCounts {
     ///
     /// The contradiction, in words.
     pub(super) fn solve(&self, profiled: bool) -> Result<Vec<ExecutedCode>, String> {
-        self.0.iter().map(|part| part.tally.solve(&part.cache.borrow(), profiled)).collect()
+        let solve = |part: &TranslationCounts| {
+            let mut executed = part.tally.solve(&part.cache.borrow(), profiled)?;
+            if let Some(thread) = part.thread {
+                executed.profile = executed.profile.map(|profile| profile.owned_by(thread));
+            }
+            Ok(executed)
+        };
+        self.0.iter().map(solve).collect()
     }
 
     /// The totals of some events, which are not checked.

@@ -706,9 +706,9 @@ impl Translation {
     pub(crate) fn place(&self, address: u64) -> InstructionPlace {
         match self.pages.object(address) {
             Some(ObjectPage { object, offset }) => {
-                InstructionPlace { object: Some(object), offset: offset + address % PAGE }
+                InstructionPlace { object: Some(object), offset: offset + address % PAGE, owner: None }
             }
-            None => InstructionPlace { object: None, offset: address },
+            None => InstructionPlace { object: None, offset: address, owner: None },
         }
     }
 

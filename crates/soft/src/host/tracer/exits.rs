@@ -155,6 +155,10 @@ impl Tracer {
             return;
         }
         let profile = self.tracees.processes[process].take_profile();
+        let profile = match &self.owners {
+            Some(owners) => owners.own(process, profile),
+            None => profile,
+        };
         self.ended_profile.merge(profile);
         if let Some(calls) = &mut self.call_paths {
             calls.add_ended(&mut self.tracees.processes[process]);

@@ -155,17 +155,31 @@ impl Tracer {
             true => std::mem::take(&mut self.ended_profile),
             false => CodeProfile::default(),
         };
+        if profiled {
+            self.note_threads();
+        }
         let lines = self.tracees.processes.iter().enumerate().map(|(i, process)| {
             let answers = answers.remove(&i).unwrap_or_default();
             let totals = match sums {
                 Some(events) => sums_of(process, answers, events),
-                None => totals(process, answers, profiled.then_some(&mut profile)),
+                None => {
+                    let mut own = CodeProfile::default();
+                    let totals = totals(process, answers, profiled.then_some(&mut own));
+                    profile.merge(match &self.owners {
+                        Some(owners) => owners.own(i, own),
+                        None => own,
+                    });
+                    totals
+                }
             };
             let lines = protocol::process(process.pid, process.parent, &process.name, &totals, reported);
             lines + &process.uncounted().map(protocol::uncounted).unwrap_or_default()
         });
         let lines = lines.chain(running.map(protocol::running)).collect::<String>();
         let code = if profiled { self.code_lines(&profile) } else { String::new() };
+        let owners = self.owners.as_ref().filter(|_| profiled);
+        let owners = owners.map_or_else(Vec::new, |owners| owners.of(&profile, &self.tracees.processes));
+        let code = protocol::owners(&owners) + &code;
         let objects = self.objects.as_ref().map(|objects| objects.borrow());
         let paths = self.call_paths.as_mut().filter(|_| profiled).map_or_else(String::new, |calls| {
             calls.lines(&self.tracees.processes, objects.as_deref(), &profile)
@@ -175,6 +189,14 @@ impl Tracer {
             protocol::modelled(&model.counts(), model.doubt(), |number| objects.as_deref()?.origin(number))
         });
         lines + &code + &paths + &modelled + end + "\n"
+    }
+
+    /// Notes the names of threads that have not ended, if they are kept apart.
+    fn note_threads(&mut self) {
+        let Some(owners) = self.owners.as_mut().filter(|owners| owners.are_threads()) else { return };
+        for (tid, task) in self.tracees.tasks.iter().filter(|(_, task)| task.has_context()) {
+            owners.note_thread(task.number, self.tracees.processes[task.process].pid, *tid);
+        }
     }
 
     /// The lines of a profile, with the files of its code.

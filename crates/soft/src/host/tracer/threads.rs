@@ -29,7 +29,7 @@ impl Tracer {
             calls.close(&mut self.tracees, tid);
         }
         let Some(task) = self.tracees.tasks.get_mut(&tid) else { return };
-        let (TaskMode::Translated(context) | TaskMode::Native(context)) =
+        let (TaskMode::Translated(mut context) | TaskMode::Native(mut context)) =
             std::mem::replace(&mut task.mode, TaskMode::Untranslated)
         else {
             return;
@@ -40,7 +40,11 @@ impl Tracer {
             .is_some_and(|accesses| accesses.give_up(&context.cache.borrow(), context.slot));
         task.carry(&context);
         task.leave_window(&context, self.recording.as_mut());
-        let index = task.process;
+        let (index, number) = (task.process, task.number);
+        if let Some(owners) = self.owners.as_mut().filter(|owners| owners.are_threads()) {
+            owners.note_thread(number, self.tracees.processes[index].pid, tid);
+            context.thread = Some(number);
+        }
         self.counts.forget(tid);
         let assigned = self.tracees.tasks.values().any(|task| task.process == index && task.has_context());
         let process = &mut self.tracees.processes[index];

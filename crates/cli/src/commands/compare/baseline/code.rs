@@ -38,7 +38,7 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
     for row in rows {
         let [object, function, inlined_into] =
             ["object", "function", "inlined_into"].map(|key| part(row, key));
-        let name = CodeName { object, function, inlined_into, line: None };
+        let name = CodeName { object, function, inlined_into, ..CodeName::default() };
         let counts = counts(row, &series).ok_or_else(|| {
             let function = name.function.as_deref().unwrap_or("[unknown]");
             problem(&format!("the counts of {function} are not {} whole numbers", series.events.len()))
