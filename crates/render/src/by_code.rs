@@ -383,7 +383,7 @@ impl ByCode {
 }
 
 /// The explanation of inlined functions.
-const INLINED: &str = "(in F): inlined into F";
+pub const INLINED: &str = "(in F): inlined into F";
 
 /// The heading of inclusive counts.
 const INCLUSIVE: &str = "inclusive";
