@@ -196,8 +196,8 @@ pub struct StatArgs {
     #[arg(help_heading = COUNTING, long, value_name = "function|line|object", value_parser = grouping,
           conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine", "markers"])]
     pub by: Option<Grouping>,
-    /// Instead of counting, show misses of modelled caches, TLBs and branch predictors: in windows of a native run,
-    /// or with `full` of each instruction, many times slower than natively. Sizes of caches in bytes, as
+    /// Instead of counting, show misses of modelled caches, TLBs and branch predictors: in windows of a
+    /// native run, or with `full` of each instruction, many times slower than natively. Sizes of caches, as
     /// in `full` or `D1=32768,8,64:LL=8388608,16,64` or `full:D1=32768,8,64`; others are the machine's. With
     /// `TLB`, or entries and ways as in `DTLB=64,4:ITLB=64,8:STLB=1536,12`, TLBs are modelled too. May be
     /// given several times.

@@ -76,7 +76,8 @@ impl HierarchyGeometry {
         HierarchyGeometry { l1i: first, l1d: first, ll: last, tlbs: None }
     };
 
-    /// The same with other sizes. If they have a TLB, those of `machine` that they leave out are modelled too.
+    /// The same with other sizes. If they have a TLB, those of `machine` that they leave out are modelled
+    /// too.
     pub fn with(self, sizes: &[NamedSize], machine: &TlbHierarchy) -> HierarchyGeometry {
         sizes.iter().fold(self, |geometry, size| geometry.with_one(*size, machine))
     }

@@ -9,7 +9,7 @@ use crate::x86;
 
 /// The TLBs of the first CPU for pages of 4 KiB, as far as `CPUID` has them; the others are usual ones.
 ///
-/// AMD's second level is not shared: the one of data stands for both.
+/// The second level of AMD's CPUs is not shared: that of data stands for both.
 pub fn tlb_geometry(facts: &dyn FactSource) -> TlbHierarchy {
     let found = match x86::vendor(&x86::vendor_letters(facts, "")) {
         Vendor::Intel => of_intel(facts),
@@ -42,7 +42,7 @@ enum TlbRole {
 }
 
 impl FoundTlbs {
-    /// Adds a TLB. Of several with one role, the largest one counts.
+    /// Adds a TLB. The largest of several with one role counts.
     fn add(&mut self, role: TlbRole, entries: u64, ways: u64) {
         let Ok(found) = TlbGeometry::new(entries, ways) else { return };
         let slot = match role {

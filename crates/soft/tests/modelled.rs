@@ -25,8 +25,8 @@ const CACHES: [CacheSize; 3] = [
 ];
 
 /// Counts of each instruction by the path and offset of its file: instructions, data references, misses of
-/// L1I, L1D and the last level, branches, mispredictions, misses of the TLBs of instructions, of data and the
-/// second level.
+/// L1I, L1D and the last level, branches, mispredictions, misses of the TLBs of instructions, of data and
+/// the second level.
 type Rows = BTreeMap<(Option<String>, u64), [u64; 10]>;
 
 /// Pages of 4 KiB.
@@ -133,7 +133,8 @@ fn each_instruction_has_the_counts_of_single_steps() {
 }
 
 /// Direct mapped caches, one set, numbers of sets that are no power of two, and short lines. The flag gives
-/// the programs files of their own: two tests that build one file at once replace it while the other runs it.
+/// the programs files of their own: two tests that build one file at once replace it while the other runs
+/// it.
 #[test]
 fn caches_of_any_shape_have_the_counts_of_single_steps() {
     let size = |sets, ways, line_bytes| CacheSize { sets, ways, line_bytes };
@@ -234,8 +235,8 @@ fn every_access_of_each_thread_is_modelled() {
     for rows in [&ours, &theirs] {
         let of_loop: Vec<_> = rows.values().filter(|counts| counts[1] == 3 * 20_000).collect();
         let [of_loop] = of_loop[..] else { panic!("{rows:?}") };
-        // It walks over eight pages, which are more than the TLB has, some 34 times in each thread; the threads
-        // may do so side by side.
+        // It walks over eight pages, which are more than the TLB has, some 34 times in each thread; the
+        // threads may do so side by side.
         assert!((200..=3 * 35 * 8 + 600).contains(&of_loop[8]), "{of_loop:?}");
     }
 }

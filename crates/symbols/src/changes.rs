@@ -283,10 +283,10 @@ fn matches<'a>(a: &'a CodeSeries, b: &'a CodeSeries, files: &HashMap<&'a str, &'
 }
 
 /// A part of the name of a function, and of the one that it is inlined into.
-type FunctionKey<'a> = (&'a str, Option<&'a str>);
+type MatchKey<'a> = (&'a str, Option<&'a str>);
 
 /// The key of a row; `None` for functions that most files have.
-fn key_of(name: &CodeName, part: fn(&str) -> &str) -> Option<FunctionKey<'_>> {
+fn key_of(name: &CodeName, part: fn(&str) -> &str) -> Option<MatchKey<'_>> {
     let function = name.function.as_deref().filter(|function| is_own(function))?;
     Some((part(function), name.inlined_into.as_deref().map(part)))
 }
@@ -296,8 +296,8 @@ fn key_of(name: &CodeName, part: fn(&str) -> &str) -> Option<FunctionKey<'_>> {
 fn unique<'a>(
     names: impl Iterator<Item = &'a CodeName>,
     part: fn(&str) -> &str,
-) -> HashMap<FunctionKey<'a>, Option<&'a CodeName>> {
-    let mut all: HashMap<FunctionKey<'_>, Option<&CodeName>> = HashMap::new();
+) -> HashMap<MatchKey<'a>, Option<&'a CodeName>> {
+    let mut all: HashMap<MatchKey<'_>, Option<&CodeName>> = HashMap::new();
     for name in names {
         if let Some(key) = key_of(name, part) {
             all.entry(key).and_modify(|known| *known = None).or_insert(Some(name));

@@ -71,8 +71,8 @@ const CYCLES: &str = "estimated_cycles";
 ///
 /// # Source
 ///
-/// Valgrind manual, "Callgrind: Cycle Estimation", without its terms for branches and the bus. It has none for
-/// TLBs.
+/// Valgrind manual, "Callgrind: Cycle Estimation", without its terms for branches and the bus. It has none
+/// for TLBs.
 const CYCLES_FORMULA: &str = "instructions + 10 × L1 misses + 100 × LL misses, the formula of Callgrind";
 
 impl ModelledMisses {

@@ -119,7 +119,8 @@ fn each_instruction_is_modelled_and_misses_are_those_of_cachegrind() {
     }
 }
 
-/// Misses of a fully associative TLB with the least recently used page replaced, as simply as that can be said.
+/// Misses of a fully associative TLB with the least recently used page replaced, as simply as that can be
+/// said.
 struct PlainTlb {
     entries: usize,
     pages: Vec<u64>,
@@ -214,8 +215,8 @@ fn tlbs_have_rows_by_function_once_they_are_asked_for() {
         let event = names(&with).iter().position(|one| one == name).unwrap_or_else(|| panic!("{with}"));
         touch["counts"][event].as_u64().unwrap()
     };
-    // The 256 pages of a thread do not fit: each has left the TLB when its turn comes again. Another thread may
-    // take an entry in between.
+    // The 256 pages of a thread do not fit: each has left the TLB when its turn comes again. Another thread
+    // may take an entry in between.
     assert!((4 * 3 * 256..4 * 3 * 256 + 600).contains(&of("modelled_dtlb_misses")), "{touch}");
     assert!(of("modelled_stlb_misses") <= of("modelled_dtlb_misses"), "{touch}");
     assert!(of("modelled_itlb_misses") < 600, "{touch}");

@@ -189,8 +189,8 @@ impl TracerSettings {
         TracerSettings { translation, has_call_paths, ..self }
     }
 
-    /// Gives each instruction to a model of caches of instructions, of data and the last level, or of TLBs too,
-    /// whose counts the last report has. Then there are no call paths.
+    /// Gives each instruction to a model of caches of instructions, of data and the last level, or of TLBs
+    /// too, whose counts the last report has. Then there are no call paths.
     #[must_use]
     pub fn with_caches(self, caches: impl Into<ModelSizes>) -> TracerSettings {
         let settings = self.with_call_paths(false).counting([]);

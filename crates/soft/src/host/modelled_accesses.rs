@@ -10,9 +10,10 @@
 //! - The threads of a process share its caches. Their logs are replayed one after the other: accesses of two
 //!   threads interleave by the log, not by the instruction.
 //! - A fetch from the line of the fetch before hits, and is left out: nothing else is fetched in between.
-//! - A hit makes its line the most recent one of its set and changes nothing else; the same holds for pages. So the fetches of a block
-//!   may be replayed before its accesses as long as all of them hit ([`replay_hits`]). Where one misses, the
-//!   block is replayed in the order of the program, because the last level serves both.
+//! - A hit makes its line the most recent one of its set and changes nothing else; the same holds for pages.
+//!   So the fetches of a block may be replayed before its accesses as long as all of them hit
+//!   ([`replay_hits`]). Where one misses, the block is replayed in the order of the program, because the
+//!   last level serves both.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -192,8 +193,8 @@ impl ThreadAccesses {
         self.replay_to(cache, slot, LogTail::Complete);
     }
 
-    /// The thread leaves translated code at a position. `registers` are those of translated code, if they are
-    /// known, and `next` is the address of its next instruction.
+    /// The thread leaves translated code at a position. `registers` are those of translated code, if they
+    /// are known, and `next` is the address of its next instruction.
     pub(super) fn leave(
         &mut self,
         cache: &CodeCacheMapping,
@@ -344,9 +345,9 @@ impl LogPosition<'_> {
     }
 }
 
-/// Replays records of plain blocks as long as all that they fetch and access hits, and is found at once. This
-/// is the inner loop of the model: it calls nothing, so that its state stays in registers. It stops before a
-/// record that it does not replay, or behind an access. `TLBS` says whether TLBs are modelled.
+/// Replays records of plain blocks as long as all that they fetch and access hits, and is found at once.
+/// This is the inner loop of the model: it calls nothing, so that its state stays in registers. It stops
+/// before a record that it does not replay, or behind an access. `TLBS` says whether TLBs are modelled.
 #[inline(never)]
 fn replay_hits<const TLBS: bool>(
     log: &mut LogPosition<'_>,

@@ -3,17 +3,17 @@
 //! # The model
 //!
 //! - *Caches*: one of instructions, one of data, and a last level for the misses of both. Each replaces the
-//!   least recently used line of a set, and allocates on writes. Addresses are those of the program. There is
-//!   no prefetcher. An access over two lines touches both, and is one miss if one of them is missing.
-//! - *TLBs*, where they are requested ([`tlbs`]): one of instructions, one of data, and a second level for the
-//!   misses of both, which replace like the caches.
+//!   least recently used line of a set, and allocates on writes. Addresses are those of the program. There
+//!   is no prefetcher. An access over two lines touches both, and is one miss if one of them is missing.
+//! - *TLBs*, where they are requested ([`tlbs`]): one of instructions, one of data, and a second level for
+//!   the misses of both, which replace like the caches.
 //! - *Conditional branches*: 16,384 two-bit counters, by seven bits of the address and the last seven
 //!   outcomes.
 //! - *Indirect branches*: the last target, in 512 entries by address. Returns are no indirect branches.
 //!
-//! A window begins with unknown caches. With the least recently used line replaced, the contents of a set are
-//! known as soon as a window has accessed as many of its lines as it has ways. Until then a line that was not
-//! seen may have been there: such an access is counted apart.
+//! A window begins with unknown caches. With the least recently used line replaced, the contents of a set
+//! are known as soon as a window has accessed as many of its lines as it has ways. Until then a line that
+//! was not seen may have been there: such an access is counted apart.
 //!
 //! # Source
 //!
@@ -192,7 +192,8 @@ impl MissModel {
         }
     }
 
-    /// Forgets the contents of caches and TLBs: the program has run unobserved. Branch predictors keep theirs.
+    /// Forgets the contents of caches and TLBs: the program has run unobserved. Branch predictors keep
+    /// theirs.
     pub fn begin_window(&mut self) {
         [&mut self.l1i, &mut self.l1d].into_iter().for_each(FirstCache::forget);
         self.ll.forget();
@@ -272,8 +273,8 @@ impl MissModel {
         self.branches.lookup(pc, outcome) == Lookup::Miss
     }
 
-    /// The parts that accesses need which hit. `TLBS` says whether TLBs are modelled: without them, nothing is
-    /// done for them.
+    /// The parts that accesses need which hit. `TLBS` says whether TLBs are modelled: without them, nothing
+    /// is done for them.
     #[inline(always)]
     pub(crate) fn fast<const TLBS: bool>(&mut self) -> FastModel<'_, TLBS> {
         let MissModel { l1i, l1d, tlbs, branches, .. } = self;
@@ -315,8 +316,8 @@ impl MissModel {
         self.l1d.shape.size.ways.min(pages)
     }
 
-    /// The number of elements of so many bytes in a row, from an address on, of which none leaves its line of
-    /// data; 1 if the first one does.
+    /// The number of elements of so many bytes in a row, from an address on, of which none leaves its line
+    /// of data; 1 if the first one does.
     pub(crate) fn elements_in_line(&self, address: u64, bytes: u64, is_backward: bool) -> u64 {
         let line = self.l1d.shape.size.line_bytes;
         let offset = address & (line - 1);
@@ -527,7 +528,8 @@ impl<const TLBS: bool> FastModel<'_, TLBS> {
     }
 
     /// Accesses data, if the model finds it and its page at once: both hit. [`MissModel::access_data`] and
-    /// [`MissModel::translate_data`] have to follow otherwise. `last` is the distance of the last byte, below the length of each line.
+    /// [`MissModel::translate_data`] have to follow otherwise. `last` is the distance of the last byte,
+    /// below the length of each line.
     #[inline(always)]
     pub(crate) fn hits_data(&mut self, address: u64, last: u8) -> bool {
         let end = address.wrapping_add(last.into());

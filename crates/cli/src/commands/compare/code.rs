@@ -114,7 +114,7 @@ fn interruptible<T: Send + 'static>(
 ) -> Result<T, i32> {
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || {
-        // Nobody receives after a signal.
+        // The receiver is gone after a signal.
         let _ = sender.send(work());
     });
     loop {

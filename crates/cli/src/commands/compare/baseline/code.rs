@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{BaselineProblem, BaselineRead, SAVE_ANEW};
 
-/// Reads `by` of a command that `compare` or `stat` wrote, with inlined functions apart if it has them; `None`
-/// where it has none, or lines, which `compare` does not read.
+/// Reads `by` of a command that `compare` or `stat` wrote, with inlined functions apart if it has them;
+/// `None` where it has none, or lines, which `compare` does not read.
 pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
     let Some(by) = command.get("by") else { return Ok(None) };
     let word = by.get("grouping").and_then(Value::as_str).unwrap_or_default();
@@ -51,8 +51,8 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
     Ok(Some(series))
 }
 
-/// The counts for a comparison that shows inlined functions, or does not: then their counts are part of those
-/// of the function around them.
+/// The counts for a comparison that shows inlined functions, or does not: then their counts are part of
+/// those of the function around them.
 pub(super) fn as_asked(code: CodeSeries, inlines: bool) -> BaselineRead<CodeSeries> {
     if inlines || !code.has_inlined {
         return Ok(code);
