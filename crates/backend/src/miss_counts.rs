@@ -1,4 +1,4 @@
-//! Misses of modelled caches of a command.
+//! Misses of modelled caches and TLBs of a command.
 
 use std::time::Duration;
 
@@ -31,15 +31,16 @@ pub struct MissSums {
     pub data_references: u64,
     /// Conditional and indirect branches.
     pub branches: u64,
-    /// Known misses of L1I, L1D, the last level and the branch predictor.
-    pub known: [u64; 4],
+    /// Known misses of L1I, L1D, the last level, the branch predictor, and the TLBs of instructions, of data
+    /// and the second level.
+    pub known: [u64; 7],
     /// Accesses that may have been misses, in the same order.
-    pub unknown: [u64; 4],
+    pub unknown: [u64; 7],
 }
 
 impl MissSums {
-    /// Names of [`MissSums::values`].
-    pub const NAMES: [&'static str; 7] = [
+    /// Names of [`MissSums::values`]. The last [`MissSums::OF_TLBS`] are those of TLBs.
+    pub const NAMES: [&'static str; 10] = [
         "instructions",
         "data_references",
         "l1i_misses",
@@ -47,12 +48,24 @@ impl MissSums {
         "ll_misses",
         "branches",
         "branch_misses",
+        "itlb_misses",
+        "dtlb_misses",
+        "stlb_misses",
     ];
 
+    /// The number of values that only a model with TLBs has.
+    pub const OF_TLBS: usize = 3;
+
+    /// The number of values of a model with TLBs, or of one without.
+    pub fn value_count(has_tlbs: bool) -> usize {
+        MissSums::NAMES.len() - if has_tlbs { 0 } else { MissSums::OF_TLBS }
+    }
+
     /// The counts in order, misses as far as they are known.
-    pub fn values(&self) -> [u64; 7] {
-        let [l1i, l1d, ll, mispredictions] = self.known;
-        [self.instructions, self.data_references, l1i, l1d, ll, self.branches, mispredictions]
+    pub fn values(&self) -> [u64; 10] {
+        let [l1i, l1d, ll, mispredictions, itlb, dtlb, stlb] = self.known;
+        let MissSums { instructions, data_references, branches, .. } = *self;
+        [instructions, data_references, l1i, l1d, ll, branches, mispredictions, itlb, dtlb, stlb]
     }
 }
 
@@ -76,7 +89,8 @@ pub struct MissRun {
     pub wall: Duration,
     /// The windows with at least one instruction; one for a whole command.
     pub windows: Vec<WindowMisses>,
-    /// Counts by instruction, in the order of [`MissSums::NAMES`]; slot `n` is the name number `n`.
+    /// Counts by instruction, in the order of [`MissSums::NAMES`]; slot `n` is the name number `n`. There are
+    /// [`MissSums::value_count`] of them.
     pub code: CodeCounts,
     /// Why a part of the command was not seen that should have been.
     pub left: Option<String>,

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use cyclometer_core::cache_geometry::{CacheGeometry, HierarchyGeometry};
 use cyclometer_core::code::{CodeCounts, CodePlace};
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
+use cyclometer_core::tlb_geometry::{TlbGeometry, TlbHierarchy};
 use cyclometer_core::{Child, Launch, Result, SlotId};
 use cyclometer_soft::host::stepped_windows::{
     EveryStep, MissObserver, SiteMisses, WindowLimits, WindowStepper,
 };
-use cyclometer_soft::model::misses::{BoundedMisses, CacheSize, MissCounts};
+use cyclometer_soft::model::misses::{BoundedMisses, CacheSize, MissCounts, ModelSizes, TlbSizes};
 
 use crate::Launcher;
 use crate::miss_counts::{MissRun, MissRunKind, MissSums, WindowMisses};
@@ -29,17 +30,21 @@ pub fn miss_run(
     geometry: &HierarchyGeometry,
     kind: MissRunKind,
 ) -> Result<MissRun> {
-    let caches = [geometry.l1i, geometry.l1d, geometry.ll].map(size);
+    let sizes = ModelSizes {
+        caches: [geometry.l1i, geometry.l1d, geometry.ll].map(size),
+        tlbs: geometry.tlbs.as_ref().map(tlb_sizes),
+    };
+    let values = MissSums::value_count(geometry.tlbs.is_some());
     let start = Instant::now();
     if kind == MissRunKind::Full
-        && let Some(modelled) = ModelledCommand::prepare(launcher, command, caches)?
+        && let Some(modelled) = ModelledCommand::prepare(launcher, command, sizes)?
     {
-        return translated(modelled).map(|run| MissRun { wall: start.elapsed(), ..run });
+        return translated(modelled, values).map(|run| MissRun { wall: start.elapsed(), ..run });
     }
     let mut child = launcher.prepare(command)?;
-    let observer = MissObserver::new(caches);
+    let observer = MissObserver::new(sizes);
     let run = match kind {
-        MissRunKind::Full => every_step(launcher, child.as_mut(), observer),
+        MissRunKind::Full => every_step(launcher, child.as_mut(), observer, values),
         MissRunKind::Windows { steps, time, gap } => {
             windows(child.as_mut(), observer, WindowLimits { steps, time }, gap)
         }
@@ -59,8 +64,23 @@ fn size(geometry: CacheGeometry) -> CacheSize {
     }
 }
 
-/// A command that is translated, whose logs are replayed.
-fn translated(mut modelled: ModelledCommand) -> Result<MissRun> {
+fn tlb_sizes(geometry: &TlbHierarchy) -> TlbSizes {
+    let ways = |tlb: TlbGeometry| usize::try_from(tlb.ways).unwrap_or(1);
+    let first = |tlb: TlbGeometry, page_bytes| CacheSize {
+        sets: tlb.sets(),
+        ways: ways(tlb),
+        line_bytes: page_bytes,
+    };
+    TlbSizes {
+        itlb: first(geometry.itlb, geometry.code_page_bytes),
+        dtlb: first(geometry.dtlb, geometry.data_page_bytes),
+        second_sets: geometry.stlb.sets(),
+        second_ways: ways(geometry.stlb),
+    }
+}
+
+/// A command that is translated, whose logs are replayed. Each instruction has so many values.
+fn translated(mut modelled: ModelledCommand, values: usize) -> Result<MissRun> {
     modelled.child().release()?;
     let mut interrupted = None;
     let exit = loop {
@@ -85,20 +105,35 @@ fn translated(mut modelled: ModelledCommand) -> Result<MissRun> {
     sites.iter().for_each(|site| all.add(&site.counts));
     let window = WindowMisses { sums: sums(&all), native: Duration::ZERO };
     let windows = if all.instructions > 0 { vec![window] } else { Vec::new() };
-    Ok(MissRun { exit, interrupted, wall: Duration::ZERO, windows, code: by_code(&sites), left })
+    Ok(MissRun { exit, interrupted, wall: Duration::ZERO, windows, code: by_code(&sites, values), left })
 }
 
 /// The counts of an instruction of a translated program: its caches were empty at first, so all misses are
 /// known.
-fn site(path: Option<String>, offset: u64, counts: [u64; 7]) -> SiteMisses {
+fn site(path: Option<String>, offset: u64, counts: [u64; 10]) -> SiteMisses {
     let known = |known| BoundedMisses { known, unknown: 0 };
-    let [instructions, data_references, l1i, l1d, ll, branches, mispredictions] = counts;
-    let [l1i, l1d, ll, mispredictions] = [l1i, l1d, ll, mispredictions].map(known);
-    let counts = MissCounts { instructions, data_references, l1i, l1d, ll, branches, mispredictions };
+    let [instructions, data_references, l1i, l1d, ll, branches, mispredictions, itlb, dtlb, stlb] = counts;
+    let counts = MissCounts {
+        instructions,
+        data_references,
+        l1i: known(l1i),
+        l1d: known(l1d),
+        ll: known(ll),
+        branches,
+        mispredictions: known(mispredictions),
+        itlb: known(itlb),
+        dtlb: known(dtlb),
+        stlb: known(stlb),
+    };
     SiteMisses { path, offset, counts }
 }
 
-fn every_step(launcher: &Launcher, child: &mut dyn Child, observer: MissObserver) -> Result<MissRun> {
+fn every_step(
+    launcher: &Launcher,
+    child: &mut dyn Child,
+    observer: MissObserver,
+    values: usize,
+) -> Result<MissRun> {
     let traced = EveryStep::of(child.pid(), observer);
     child.release()?;
     let mut traced = traced.map_err(|error| cannot_trace(&error))?;
@@ -119,7 +154,7 @@ fn every_step(launcher: &Launcher, child: &mut dyn Child, observer: MissObserver
         interrupted: interrupted.or(signal),
         wall: Duration::ZERO,
         windows,
-        code: by_code(traced.observer().sites()),
+        code: by_code(traced.observer().sites(), values),
         left: traced.left().map(str::to_owned),
     })
 }
@@ -194,7 +229,8 @@ fn windows(
 }
 
 fn sums(counts: &MissCounts) -> MissSums {
-    let misses = [counts.l1i, counts.l1d, counts.ll, counts.mispredictions];
+    let MissCounts { l1i, l1d, ll, mispredictions, itlb, dtlb, stlb, .. } = *counts;
+    let misses = [l1i, l1d, ll, mispredictions, itlb, dtlb, stlb];
     MissSums {
         instructions: counts.instructions,
         data_references: counts.data_references,
@@ -204,14 +240,13 @@ fn sums(counts: &MissCounts) -> MissSums {
     }
 }
 
-fn by_code(sites: &[SiteMisses]) -> CodeCounts {
+fn by_code(sites: &[SiteMisses], values: usize) -> CodeCounts {
     let mut sites: Vec<&SiteMisses> = sites.iter().collect();
     sites.sort_by(|one, other| (&one.path, one.offset).cmp(&(&other.path, other.offset)));
-    let mut code =
-        CodeCounts { slots: (0..MissSums::NAMES.len()).map(SlotId).collect(), ..CodeCounts::default() };
+    let mut code = CodeCounts { slots: (0..values).map(SlotId).collect(), ..CodeCounts::default() };
     for site in sites {
         let object = site.path.as_deref().map(|path| object_of(&mut code.objects, path));
-        let counts = Box::new(sums(&site.counts).values());
+        let counts = sums(&site.counts).values()[..values].into();
         code.places.push(CodePlace { object, offset: site.offset, owner: None, counts });
     }
     code

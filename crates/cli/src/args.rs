@@ -14,7 +14,7 @@ use crate::commands::compare::CompareArgs;
 use crate::commands::record::RecordArgs;
 use crate::exit;
 use crate::export_args::{ExportArgs, RESULTS};
-use crate::measurement_args::{Backend, ModelRequest, counted, cpu_baseline, cpu_list, grouping, model};
+use crate::measurement_args::{Backend, ModelValue, counted, cpu_baseline, cpu_list, grouping, model};
 use crate::render::WIDTH;
 use crate::render::paint::ColourUse;
 use crate::render::recording::RecordingFormat;
@@ -215,15 +215,17 @@ pub struct StatArgs {
     #[arg(help_heading = COUNTING, long, value_name = "function|line|object", value_parser = grouping,
           conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine", "markers"])]
     pub by: Option<Grouping>,
-    /// Instead of counting, show misses of modelled caches and branch predictors: in windows of a native run,
-    /// or with `full` of each instruction, many times slower than natively. Sizes of caches in bytes, as
-    /// in `full` or `D1=32768,8,64:LL=8388608,16,64` or `full:D1=32768,8,64`; others are the machine's.
+    /// Instead of counting, show misses of modelled caches, TLBs and branch predictors: in windows of a
+    /// native run, or with `full` of each instruction, many times slower than natively. Sizes of caches, as
+    /// in `full` or `D1=32768,8,64:LL=8388608,16,64` or `full:D1=32768,8,64`; others are the machine's. With
+    /// `TLB`, or entries and ways as in `DTLB=64,4:ITLB=64,8:STLB=1536,12`, TLBs are modelled too. May be
+    /// given several times.
     #[arg(help_heading = COUNTING, long, value_name = "MODEL", num_args = 0..=1,
           default_missing_value = "", value_parser = model,
           conflicts_with_all = ["events", "metrics", "runs", "warmup", "interval", "counted", "calls", "inclusive",
                                 "markers", "pid", "tid", "all_cpus", "cpu", "cgroup", "machine", "random_layout",
                                 "no_hints", "cpu_baseline", "multiplex", "no_multiplex"])]
-    pub model: Option<ModelRequest>,
+    pub model: Vec<ModelValue>,
     /// Number of rows that --by shows; 0: all.
     #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]
     pub top: usize,

@@ -2,7 +2,9 @@
 
 use clap::ValueEnum;
 use cyclometer_toolkit::core::{Counted, CpuBaseline, CpuSet, Rung};
-use cyclometer_toolkit::modelled_misses::{HierarchyGeometry, ModelledPart, host_geometry};
+use cyclometer_toolkit::modelled_misses::{
+    HierarchyGeometry, ModelledPart, NamedSize, host_geometry, host_tlbs,
+};
 use cyclometer_toolkit::symbols::Grouping;
 
 /// Which source to use.
@@ -56,25 +58,42 @@ pub fn grouping(text: &str) -> Result<Grouping, String> {
 pub struct ModelRequest {
     /// The part of the command that it sees.
     pub part: ModelledPart,
-    /// Its caches.
+    /// Its caches, and its TLBs if it has any.
     pub geometry: HierarchyGeometry,
 }
 
-/// Reads the value of `--model`: nothing, `full`, caches, or both.
-pub fn model(text: &str) -> Result<ModelRequest, String> {
-    let (part, caches) = match text.strip_prefix("full") {
+/// One value of `--model`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModelValue {
+    part: ModelledPart,
+    sizes: Vec<NamedSize>,
+}
+
+impl ModelRequest {
+    /// The model of all values of `--model` together; `None` without a value. Sizes that none of them names
+    /// are the machine's.
+    pub fn of(values: &[ModelValue]) -> Option<ModelRequest> {
+        let is_full = values.iter().any(|value| value.part == ModelledPart::Full);
+        let sizes: Vec<NamedSize> = values.iter().flat_map(|value| value.sizes.iter().copied()).collect();
+        (!values.is_empty()).then(|| ModelRequest {
+            part: if is_full { ModelledPart::Full } else { ModelledPart::Windows },
+            geometry: host_geometry().with(&sizes, &host_tlbs()),
+        })
+    }
+}
+
+/// Reads a value of `--model`: nothing, `full`, sizes of caches and TLBs, or both.
+pub fn model(text: &str) -> Result<ModelValue, String> {
+    let (part, sizes) = match text.strip_prefix("full") {
         Some("") => (ModelledPart::Full, ""),
         Some(rest) if rest.starts_with(':') => (ModelledPart::Full, &rest[1..]),
         _ => (ModelledPart::Windows, text),
     };
-    let host = host_geometry();
-    match caches {
-        "" if !text.ends_with(':') => Ok(ModelRequest { part, geometry: host }),
-        caches => {
-            let geometry = host.with(caches).map_err(|why| format!("{why}; a command stands behind --"))?;
-            Ok(ModelRequest { part, geometry })
-        }
-    }
+    let sizes = match sizes {
+        "" if !text.ends_with(':') => Vec::new(),
+        sizes => NamedSize::list(sizes).map_err(|why| format!("{why}; a command stands behind --"))?,
+    };
+    Ok(ModelValue { part, sizes })
 }
 
 /// How many runs the software PMU counts.

@@ -39,6 +39,7 @@ pub mod skipped;
 pub mod slot;
 pub mod slot_id;
 pub mod syntax;
+pub mod tlb_geometry;
 pub mod window;
 
 pub use concept::Concept;

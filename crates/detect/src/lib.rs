@@ -39,6 +39,7 @@ mod recorded;
 mod recorder;
 mod riscv;
 mod text;
+mod tlbs;
 mod x86;
 
 use cyclometer_core::CpuSet;
@@ -51,6 +52,7 @@ pub use facts::{AccountFacts, FactSource, KpcCounters, NvmlFacts, PerfProbe, Pro
 pub use host::HostFacts;
 pub use recorded::RecordedFacts;
 pub use recorder::FactRecorder;
+pub use tlbs::tlb_geometry;
 
 /// Finds out what machine this is, what its PMU has, what we may do, and how each source of counts fares.
 ///

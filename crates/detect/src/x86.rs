@@ -45,14 +45,16 @@ fn core_types(
     }
 }
 
-fn vendor_letters(facts: &dyn FactSource, cpuinfo: &str) -> String {
+/// The vendor's letters, from the text of `/proc/cpuinfo` where the instruction is not to be had.
+pub(crate) fn vendor_letters(facts: &dyn FactSource, cpuinfo: &str) -> String {
     match facts.cpuid(None, 0, 0) {
         Some([_, b, c, d]) => letters(&[b, d, c]),
         None => text::clean(text::field(cpuinfo, "vendor_id").unwrap_or("")),
     }
 }
 
-fn vendor(letters: &str) -> Vendor {
+/// The vendor with these letters.
+pub(crate) fn vendor(letters: &str) -> Vendor {
     match letters {
         "GenuineIntel" => Vendor::Intel,
         "AuthenticAMD" => Vendor::Amd,

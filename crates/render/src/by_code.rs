@@ -436,7 +436,7 @@ fn owner_word(kind: OwnerKind) -> &'static str {
 }
 
 /// The explanation of inlined functions.
-const INLINED: &str = "(in F): inlined into F";
+pub const INLINED: &str = "(in F): inlined into F";
 
 /// The heading of inclusive counts.
 const INCLUSIVE: &str = "inclusive";

@@ -8,9 +8,13 @@
 //!    least half of those of the smaller one; the last program of each side. Functions that compilers and
 //!    linkers put into every file are not looked at.
 //! 2. Functions of matched files by name.
+//!
+//! An inlined function with counts of its own is matched by its name and by that of the function around it.
+//!
 //! 3. Functions of any file by name, then by name without a compiler's ending (`.part.0`), where each side
 //!    has one.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::code_name::CodeName;
@@ -21,6 +25,8 @@ use crate::grouped::{CountsByCode, Grouping};
 pub struct CodeSeries {
     /// The kind of code that they are added up by.
     pub grouping: Grouping,
+    /// Whether inlined functions have rows of their own.
+    pub has_inlined: bool,
     /// The name of each event.
     pub events: Vec<String>,
     /// The number of runs.
@@ -37,7 +43,30 @@ impl CodeSeries {
     /// The counts of no run.
     pub fn new(grouping: Grouping, events: Vec<String>) -> CodeSeries {
         let (rows, left_out, notes) = Default::default();
-        CodeSeries { grouping, events, runs: 0, rows, left_out, notes }
+        CodeSeries { grouping, has_inlined: false, events, runs: 0, rows, left_out, notes }
+    }
+
+    /// The same with inlined functions as parts of the functions around them; `None` where a sum does not fit
+    /// in 64 bits.
+    pub fn without_inlined(self) -> Option<CodeSeries> {
+        let mut rows: BTreeMap<CodeName, Vec<Vec<u64>>> = BTreeMap::new();
+        for (name, counts) in self.rows {
+            let name = match name.inlined_into {
+                Some(around) => CodeName { function: Some(around), inlined_into: None, ..name },
+                None => name,
+            };
+            match rows.entry(name) {
+                Entry::Vacant(row) => {
+                    row.insert(counts);
+                }
+                Entry::Occupied(mut row) => {
+                    for (sum, count) in row.get_mut().iter_mut().flatten().zip(counts.iter().flatten()) {
+                        *sum = sum.checked_add(*count)?;
+                    }
+                }
+            }
+        }
+        Some(CodeSeries { rows, has_inlined: false, ..self })
     }
 
     /// Adds a run. Code that it did not execute has a count of zero in it.
@@ -149,6 +178,8 @@ pub struct CodeChange {
 pub struct CodeChanges {
     /// The kind of code that is compared.
     pub grouping: Grouping,
+    /// Whether inlined functions have rows of their own on either side.
+    pub has_inlined: bool,
     /// The events that both have.
     pub events: Vec<String>,
     /// The sums over all rows of each event; a sum that does not fit in 64 bits is left out.
@@ -208,6 +239,7 @@ pub fn changes(a: &CodeSeries, b: &CodeSeries) -> CodeChanges {
     });
     CodeChanges {
         grouping: a.grouping,
+        has_inlined: a.has_inlined || b.has_inlined,
         totals: totals.collect(),
         events: events.iter().map(|(in_a, _)| a.events[*in_a].clone()).collect(),
         changes,
@@ -234,12 +266,12 @@ fn matches<'a>(a: &'a CodeSeries, b: &'a CodeSeries, files: &HashMap<&'a str, &'
             None => left_a.push(name),
         }
     }
-    for (matched, key) in [(CodeMatch::Moved, whole as fn(&str) -> &str), (CodeMatch::Renamed, stem)] {
-        let one_each = unique(left_a.iter().copied(), key);
-        let others = unique(left_b.iter().copied(), key);
+    for (matched, part) in [(CodeMatch::Moved, whole as fn(&str) -> &str), (CodeMatch::Renamed, stem)] {
+        let one_each = unique(left_a.iter().copied(), part);
+        let others = unique(left_b.iter().copied(), part);
         left_a.retain(|name| {
-            let key = name.function.as_deref().map(key).filter(|key| one_each.get(key) == Some(&Some(*name)));
-            let Some(Some(other)) = key.and_then(|key| others.get(key)) else { return true };
+            let key = key_of(name, part).filter(|key| one_each.get(key) == Some(&Some(*name)));
+            let Some(Some(other)) = key.and_then(|key| others.get(&key)) else { return true };
             left_b.remove(other);
             found.push((Some(*name), Some(*other), matched));
             false
@@ -250,16 +282,25 @@ fn matches<'a>(a: &'a CodeSeries, b: &'a CodeSeries, files: &HashMap<&'a str, &'
     found
 }
 
+/// A part of the name of a function, and of the one that it is inlined into.
+type MatchKey<'a> = (&'a str, Option<&'a str>);
+
+/// The key of a row; `None` for functions that most files have.
+fn key_of(name: &CodeName, part: fn(&str) -> &str) -> Option<MatchKey<'_>> {
+    let function = name.function.as_deref().filter(|function| is_own(function))?;
+    Some((part(function), name.inlined_into.as_deref().map(part)))
+}
+
 /// The rows by a part of their functions' names; `None` where several rows have it. Functions that most files
 /// have are left out.
 fn unique<'a>(
     names: impl Iterator<Item = &'a CodeName>,
-    key: fn(&str) -> &str,
-) -> HashMap<&'a str, Option<&'a CodeName>> {
-    let mut all: HashMap<&str, Option<&CodeName>> = HashMap::new();
+    part: fn(&str) -> &str,
+) -> HashMap<MatchKey<'a>, Option<&'a CodeName>> {
+    let mut all: HashMap<MatchKey<'_>, Option<&CodeName>> = HashMap::new();
     for name in names {
-        if let Some(function) = name.function.as_deref().filter(|function| is_own(function)) {
-            all.entry(key(function)).and_modify(|known| *known = None).or_insert(Some(name));
+        if let Some(key) = key_of(name, part) {
+            all.entry(key).and_modify(|known| *known = None).or_insert(Some(name));
         }
     }
     all
@@ -347,13 +388,15 @@ fn is_library(path: &str) -> bool {
     base.ends_with(".so") || base.contains(".so.")
 }
 
-/// The functions of each file, without those that most files have.
+/// The functions of each file, without those that most files have. Inlined functions are not looked at: many
+/// files have those of a header.
 fn by_file(series: &CodeSeries) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut files: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for name in series.rows.keys() {
         if let Some(object) = &name.object {
             let functions = files.entry(object).or_default();
-            functions.extend(name.function.as_deref().filter(|function| is_own(function)));
+            let around = name.inlined_into.as_deref().or(name.function.as_deref());
+            functions.extend(around.filter(|function| is_own(function)));
         }
     }
     files
@@ -370,9 +413,11 @@ mod tests {
 
     fn name(row: &str) -> CodeName {
         let (object, function) = row.split_once(' ').unwrap_or((row, ""));
-        let function = (!function.is_empty()).then(|| function.to_owned());
+        let (function, around) = function.split_once('@').unwrap_or((function, ""));
+        let [function, inlined_into] =
+            [function, around].map(|name| (!name.is_empty()).then(|| name.to_owned()));
         let object = (object != "-").then(|| object.to_owned());
-        CodeName { object, function, ..CodeName::default() }
+        CodeName { object, function, inlined_into, line: None }
     }
 
     fn run(rows: &[(&str, u64)]) -> CountsByCode {
@@ -400,9 +445,10 @@ mod tests {
         let changes = changes(&series(&[a, a]), &series(&[b]));
         let text = |name: &Option<CodeName>| match name {
             None => "none".to_owned(),
-            Some(CodeName { object, function, .. }) => {
+            Some(CodeName { object, function, inlined_into, .. }) => {
                 let object = object.as_deref().map_or("-", base);
-                format!("{object} {}", function.as_deref().unwrap_or("?"))
+                let around = inlined_into.as_deref().map(|around| format!("@{around}")).unwrap_or_default();
+                format!("{object} {}{around}", function.as_deref().unwrap_or("?"))
             }
         };
         let all = changes.largest(0);
@@ -419,6 +465,39 @@ mod tests {
         let a = [("/old/p main", 10), ("/old/p f", 5), ("/lib/libc.so memcpy", 7), ("- ", 3)];
         let b = [("/new/p main", 10), ("/new/p f", 9), ("/lib/libc.so memcpy", 6), ("- ", 3)];
         assert_eq!(found(&a, &b), ["p f > p f: same +4", "libc.so memcpy > libc.so memcpy: same -1"]);
+    }
+
+    /// `f@g` is `f` where it is inlined into `g`.
+    #[test]
+    fn inlined_functions_are_matched_by_name_and_by_the_function_around_them() {
+        let a =
+            [("/p f@g", 10), ("/p f@h", 7), ("/p f", 5), ("/p g", 1), ("/p x@old", 3), ("/p k@m.part.0", 2)];
+        let b = [("/p f@g", 30), ("/p f@h", 7), ("/p f", 6), ("/p g", 1), ("/p x@new", 3), ("/p k@m", 9)];
+        let expected = [
+            "p f@g > p f@g: same +20",
+            "p k@m.part.0 > p k@m: renamed +7",
+            "p x@old > none: one_side -3",
+            "none > p x@new: one_side +3",
+            "p f > p f: same +1",
+        ];
+        assert_eq!(found(&a, &b), expected);
+        // The functions of a header in both files do not make them belong together.
+        let header: &[&[(&str, u64)]] = &[&[("/a.so v@one", 1), ("/a.so one", 1), ("/a.so w@one", 1)]];
+        let other: &[&[(&str, u64)]] = &[&[("/b.so v@two", 1), ("/b.so two", 1), ("/b.so w@two", 1)]];
+        assert!(changes(&series(header), &series(other)).renamed_files.is_empty());
+    }
+
+    #[test]
+    fn inlined_functions_become_parts_of_the_functions_around_them() {
+        let mut apart =
+            series(&[&[("/p f@g", 10), ("/p h@g", 7), ("/p g", 1), ("/p f", 2)], &[("/p f@g", 11)]]);
+        apart.has_inlined = true;
+        let whole = apart.clone().without_inlined().unwrap();
+        let expected = series(&[&[("/p g", 18), ("/p f", 2)], &[("/p g", 11)]]);
+        assert_eq!(whole, expected);
+        assert_eq!(whole.totals(0), apart.totals(0));
+        let large = series(&[&[("/p f@g", u64::MAX), ("/p g", 1)]]);
+        assert_eq!(large.without_inlined(), None);
     }
 
     #[test]

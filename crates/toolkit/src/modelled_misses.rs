@@ -1,4 +1,4 @@
-//! Misses of modelled caches of a command, as the results of a measurement.
+//! Misses of modelled caches and TLBs of a command, as the results of a measurement.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use cyclometer_core::{
 use cyclometer_stats::miss_rates::{LEAST_WINDOWS, RateWindow, miss_rate};
 use cyclometer_stats::{LineSummary, MeanInterval, RunValue, Statistics, Summary};
 
-pub use cyclometer_core::cache_geometry::{CacheGeometry, HierarchyGeometry};
+pub use cyclometer_core::cache_geometry::{CacheGeometry, HierarchyGeometry, NamedSize};
+pub use cyclometer_core::tlb_geometry::{FirstTlb, TlbGeometry, TlbHierarchy};
 
 /// The part of the command that the model sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +32,7 @@ pub enum ModelledPart {
 pub struct ModelledMisses {
     /// The command.
     pub command: CommandSpec,
-    /// The caches.
+    /// The caches, and the TLBs if they are modelled.
     pub geometry: HierarchyGeometry,
     /// The part of it that the model sees.
     pub part: ModelledPart,
@@ -53,8 +54,15 @@ const WINDOWS: MissRunKind =
     MissRunKind::Windows { steps: 20_000, time: Duration::from_millis(150), gap: Duration::from_millis(150) };
 
 /// The names of misses in windows, in the order of [`MissSums::known`].
-const RATES: [&str; 4] =
-    ["modelled_l1i_mpki", "modelled_l1d_mpki", "modelled_ll_mpki", "modelled_branch_mpki"];
+const RATES: [&str; 7] = [
+    "modelled_l1i_mpki",
+    "modelled_l1d_mpki",
+    "modelled_ll_mpki",
+    "modelled_branch_mpki",
+    "modelled_itlb_mpki",
+    "modelled_dtlb_mpki",
+    "modelled_stlb_mpki",
+];
 
 /// The name of the estimate of cycles.
 const CYCLES: &str = "estimated_cycles";
@@ -63,7 +71,8 @@ const CYCLES: &str = "estimated_cycles";
 ///
 /// # Source
 ///
-/// Valgrind manual, "Callgrind: Cycle Estimation", without its terms for branches and the bus.
+/// Valgrind manual, "Callgrind: Cycle Estimation", without its terms for branches and the bus. It has none
+/// for TLBs.
 const CYCLES_FORMULA: &str = "instructions + 10 × L1 misses + 100 × LL misses, the formula of Callgrind";
 
 impl ModelledMisses {
@@ -126,7 +135,8 @@ impl ModelledMisses {
     /// The counts of a command of which each instruction was seen.
     fn counts(&self, run: &MissRun) -> Vec<LineSummary> {
         let sum = run.windows.first().map_or_else(MissSums::default, |window| window.sums);
-        let names = MissSums::NAMES.iter().map(|name| format!("modelled_{name}"));
+        let len = MissSums::value_count(self.geometry.tlbs.is_some());
+        let names = MissSums::NAMES[..len].iter().map(|name| format!("modelled_{name}"));
         let values = sum.values();
         let cycles = estimated_cycles(&values);
         let all = names.zip(values).chain([(CYCLES.to_owned(), cycles)]);
@@ -189,7 +199,13 @@ impl ModelledMisses {
             }
             line
         };
-        RATES.iter().enumerate().map(line).collect()
+        let of_tlbs = if self.geometry.tlbs.is_some() { 0 } else { MissSums::OF_TLBS };
+        RATES[..RATES.len() - of_tlbs].iter().enumerate().map(line).collect()
+    }
+
+    /// The parts that are modelled, in words.
+    fn parts(&self) -> &'static str {
+        if self.geometry.tlbs.is_some() { "caches and TLBs" } else { "caches" }
     }
 
     /// A line without a value yet.
@@ -204,10 +220,14 @@ impl ModelledMisses {
             provenance: Some(Provenance::Modelled),
             scope: Scope::Tree,
             modes: Some(Modes::USER),
-            resolution: Some(format!("a model of the caches {}", self.geometry)),
+            resolution: Some(format!("a model of the {} {}", self.parts(), self.geometry)),
             skipped: Vec::new(),
             // The table needs it once.
             notes: match slot {
+                0 if self.geometry.tlbs.is_some() => vec![format!(
+                    "the caches (bytes, ways, line) and TLBs (entries, ways, page) of all rows: {}",
+                    self.geometry
+                )],
                 0 => vec![format!("the caches of all rows (bytes, ways, line): {}", self.geometry)],
                 _ => Vec::new(),
             },
@@ -238,26 +258,32 @@ fn rate(window: &WindowMisses, cache: usize) -> RateWindow {
     }
 }
 
-/// By [`CYCLES_FORMULA`], of values in the order of [`MissSums::NAMES`].
-fn estimated_cycles(values: &[u64; MissSums::NAMES.len()]) -> u64 {
-    let [instructions, _, l1i, l1d, ll, ..] = values;
+/// By [`CYCLES_FORMULA`], of values in the order of [`MissSums::NAMES`], which has more than five.
+fn estimated_cycles(values: &[u64]) -> u64 {
+    let [instructions, _, l1i, l1d, ll, ..] = values else {
+        unreachable!("a model has a value of each name")
+    };
     instructions + 10 * (l1i + l1d) + 100 * ll
 }
 
 /// Counts by instruction with estimated cycles as the last slot.
 fn with_cycles(code: CodeCounts) -> CodeCounts {
     let with = |place: CodePlace| {
-        let values = place.counts.as_ref().try_into().expect("the model has a count of each name");
-        let cycles = estimated_cycles(values);
+        let cycles = estimated_cycles(&place.counts);
         CodePlace { counts: place.counts.iter().copied().chain([cycles]).collect(), ..place }
     };
-    let slots = (0..=MissSums::NAMES.len()).map(SlotId).collect();
+    let slots = (0..=code.slots.len()).map(SlotId).collect();
     CodeCounts { slots, places: code.places.into_iter().map(with).collect(), ..code }
 }
 
 /// The caches of this machine's first CPU; those that the system does not list are usual ones.
 pub fn host_geometry() -> HierarchyGeometry {
     cyclometer_detect::cache_geometry(&cyclometer_detect::HostFacts)
+}
+
+/// The TLBs of this machine's first CPU; those that it does not list are usual ones.
+pub fn host_tlbs() -> TlbHierarchy {
+    cyclometer_detect::tlb_geometry(&cyclometer_detect::HostFacts)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use cyclometer_core::exec::{CommandSpec, ExitStatus};
 use cyclometer_core::{Child, Error, ErrorKind, Result};
 use cyclometer_soft::host::TracerSettings;
 use cyclometer_soft::host::protocol::{CodeReport, ProcessCounts, TracerReport};
-use cyclometer_soft::model::misses::CacheSize;
+use cyclometer_soft::model::misses::ModelSizes;
 
 use super::file;
 use super::launch::child_with_tracer;
@@ -22,11 +22,10 @@ pub(crate) struct ModelledCommand {
 
 /// The counts of an instruction by a model: the path of its file, its offset there or its address, and the
 /// numbers of [`cyclometer_soft::host::protocol::ModelledRow`].
-pub(crate) type ModelledPlace = (Option<String>, u64, [u64; 7]);
+pub(crate) type ModelledPlace = (Option<String>, u64, [u64; 10]);
 
 impl ModelledCommand {
-    /// A command at its gate, for caches of instructions, of data and the last level. `None` where it cannot
-    /// be translated.
+    /// A command at its gate, for caches and TLBs. `None` where it cannot be translated.
     ///
     /// # Errors
     ///
@@ -34,12 +33,12 @@ impl ModelledCommand {
     pub(crate) fn prepare(
         launcher: &Launcher,
         command: &CommandSpec,
-        caches: [CacheSize; 3],
+        sizes: ModelSizes,
     ) -> Result<Option<ModelledCommand>> {
         if file::refuses(&command.program).is_some() {
             return Ok(None);
         }
-        let settings = TracerSettings::default().with_caches(caches);
+        let settings = TracerSettings::default().with_caches(sizes);
         let (child, link) = child_with_tracer(launcher, command, settings, None)?;
         Ok(Some(ModelledCommand { child, link }))
     }

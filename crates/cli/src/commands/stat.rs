@@ -19,6 +19,7 @@ use super::streams::{self, CommandInput};
 use super::{by_code, read_semantics};
 use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{self, Export, NamedResult, cannot_print};
+use crate::measurement_args::ModelRequest;
 use crate::output::{self, Channel};
 use crate::progress::{LiveView, Progress};
 use crate::render::by_code::{ByCode, CodeView};
@@ -39,7 +40,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
     // Exports are opened before the command runs, so that a typo in a path costs no run.
     let exports = StatExports::open(args)?;
-    if let Some(model) = args.model {
+    if let Some(model) = ModelRequest::of(&args.model) {
         return modelled::run(args, cli, launcher, exports, model);
     }
     let simulated = simulated(args)?;

@@ -195,9 +195,83 @@ fn a_comparison_has_inlined_functions_within_others() {
     let exported = ["--by", "function", "--inlines", "--export-json", "base.json"];
     assert!(stat(folder.path(), &exported, &["./program"]).status.success());
     assert!(is_unchanged(folder.path()));
-    let refused = compare(folder.path(), &["--by", "function", "--inlines", "./program", "./program"]);
-    assert_eq!(refused.status.code(), Some(125), "{refused:?}");
-    assert!(stderr(&refused).contains("--inlines"), "{}", stderr(&refused));
+}
+
+/// The counts of functions of the programs on both sides that changed, and how they were matched.
+fn changes(results: &Value) -> Vec<(String, Option<String>, [u64; 2], String)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let all = results["comparisons"][0]["by"]["changes"].as_array().unwrap().iter();
+    let mut changes: Vec<_> = all
+        .filter(|change| change["counts"][0]["change"] != 0.0)
+        .map(|change| {
+            let side = if change["b"].is_null() { &change["a"] } else { &change["b"] };
+            let count = |side: &str| change["counts"][0][side][0].as_u64().unwrap();
+            let names = (text(&side["function"]).unwrap(), text(&side["inlined_into"]));
+            (names.0, names.1, [count("a"), count("b")], text(&change["match"]).unwrap())
+        })
+        .collect();
+    changes.sort();
+    changes
+}
+
+#[test]
+fn a_comparison_matches_inlined_functions_by_name_and_by_the_function_around_them() {
+    let folder = tempfile::tempdir().unwrap();
+    // `two` copies more, `one` copies in another place, and `main` does not copy any more.
+    let other = PROGRAM.replace("twice(1000)", "twice(1500)").replace("copy(10);", "");
+    let other = other.replace("copy(100);", "").replace("/* in one */", "copy(100);");
+    let Some(()) = built_from(folder.path(), &other, &OPTIONS) else { return };
+    fs::rename(folder.path().join("program"), folder.path().join("other")).unwrap();
+    built_from(folder.path(), PROGRAM, &OPTIONS).unwrap();
+    let by = ["--by", "function", "-e", "rep_iterations", "--export-json", "f.json"];
+    let run = |options: &[&str]| {
+        let out = compare(folder.path(), &[&by, options].concat());
+        assert!(out.status.success(), "{out:?}");
+        (stdout(&out) + &stderr(&out), compared(folder.path(), "f.json"))
+    };
+    let expected: Vec<(String, Option<String>, [u64; 2], String)> = vec![
+        ("copy".to_owned(), Some("main".to_owned()), [10, 0], "one_side".to_owned()),
+        ("copy".to_owned(), Some("two".to_owned()), [2000, 3000], "same".to_owned()),
+    ];
+    let (text, results) = run(&["--inlines", "./program", "./other"]);
+    assert_eq!(changes(&results), expected, "{results}");
+    assert!(text.contains("copy (in two) other\n") && text.contains("(in F): inlined into F"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+
+    // The same against baselines that `compare` and `stat` have written.
+    run(&["--inlines", "--save-baseline", "base.json", "./program"]);
+    let stat_options =
+        ["--by", "function", "--inlines", "-e", "rep_iterations", "--export-json", "stat.json"];
+    assert!(stat(folder.path(), &stat_options, &["./program"]).status.success());
+    for file in ["base.json", "stat.json"] {
+        let (_, results) = run(&["--inlines", "--baseline", file, "./other"]);
+        assert_eq!(changes(&results), expected, "{file}: {results}");
+        let (text, results) = run(&["--baseline", file, "./other"]);
+        let whole: Vec<_> = changes(&results).into_iter().map(|(name, into, ..)| (name, into)).collect();
+        assert_eq!(whole, [("main".to_owned(), None), ("two".to_owned(), None)], "{file}: {text}");
+    }
+    let worse = compare(folder.path(), &[&by[..], &["--save-baseline", "base.json", "./program"]].concat());
+    let said = stderr(&worse);
+    assert!(said.contains("counts of inlined functions") && said.contains("add --inlines"), "{said}");
+
+    run(&["--save-baseline", "plain.json", "./program"]);
+    let against = ["--inlines", "--baseline", "plain.json", "./other"];
+    let refused = compare(folder.path(), &[&by[..], &against].concat());
+    assert!(!refused.status.success(), "{refused:?}");
+    let said = stderr(&refused);
+    assert!(said.contains("plain.json has no counts of inlined functions"), "{said}");
+    assert!(said.contains("--by function --inlines"), "{said}");
+}
+
+#[test]
+fn a_comparison_of_inlined_functions_needs_functions() {
+    for (options, said) in
+        [(&["--by", "object", "--inlines"][..], "use --by function"), (&["--inlines"], "--by")]
+    {
+        let out = run(&[&["compare"], options, &["true", "true"]].concat());
+        assert_eq!(out.status.code(), Some(125), "{options:?}: {out:?}");
+        assert!(stderr(&out).contains(said), "{options:?}: {}", stderr(&out));
+    }
 }
 
 /// Whether no function of the program differs from the baseline `base.json`.

@@ -87,6 +87,54 @@ fn an_interrupt_while_names_are_looked_up_ends_the_tool_and_leaves_nothing() {
     }
 }
 
+#[test]
+fn an_interrupt_while_a_comparison_looks_names_up_ends_it_with_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built_from(folder.path(), PROGRAM, &["-O1"]) else { return };
+    assert!((0..5).any(|_| is_comparison_interrupted(folder.path())), "always too late");
+}
+
+/// Interrupts a comparison during the look-up after its first run, and checks its end; `false`: it was too
+/// late for that.
+fn is_comparison_interrupted(folder: &Path) -> bool {
+    let mut tool = cyclometer()
+        .args(["compare", "--by", "function", "--counted", "3", "--export-json", "f.json"])
+        .args(["--conclude", "sh -c 'rm -f $(cat map); echo concluded >> hooks'"])
+        .args(["--cleanup", "sh -c 'echo cleaned >> hooks'"])
+        .args(["./program", "./program"])
+        .process_group(0)
+        .current_dir(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_in_time = reads_names(&mut tool, folder);
+    let group = tool.id();
+    if is_in_time {
+        let whom = format!("-{group}");
+        assert!(Command::new("kill").args(["-INT", "--", &whom]).status().unwrap().success());
+    }
+    let out = tool.wait_with_output().unwrap();
+    assert!(!is_group_left(group), "a process is left");
+    fs::remove_file(folder.join("map")).unwrap();
+    let results: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("f.json")).unwrap()).unwrap();
+    let hooks = fs::read_to_string(folder.join("hooks")).unwrap_or_default();
+    let _ = fs::remove_file(folder.join("hooks"));
+    let commands = results["commands"].as_array().unwrap();
+    let run: Vec<_> = commands.iter().filter(|command| command["runs"][0].is_object()).collect();
+    // The run is whole and its names are missing: the look-up was not waited for.
+    let [only] = run[..] else { return false };
+    if !is_in_time || only["runs"][1].is_object() || only.get("by").is_some() {
+        return false;
+    }
+    assert_eq!(only["runs"][0]["exit"], 0, "{only}");
+    assert_eq!(out.status.code(), Some(130), "{out:?}");
+    assert_eq!(results["ended"]["kind"], "interrupted", "{}", results["ended"]);
+    assert!(hooks.starts_with("concluded\n") && hooks.ends_with("cleaned\n"), "{hooks}");
+    true
+}
+
 /// Interrupts the tool during the look-up, and checks its end; `false`: it had ended before.
 fn is_interrupted(folder: &Path, options: &[&str]) -> bool {
     fs::write(folder.join("f.json"), "former").unwrap();

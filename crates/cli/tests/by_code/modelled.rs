@@ -119,6 +119,109 @@ fn each_instruction_is_modelled_and_misses_are_those_of_cachegrind() {
     }
 }
 
+/// Misses of a fully associative TLB with the least recently used page replaced, as simply as that can be
+/// said.
+struct PlainTlb {
+    entries: usize,
+    pages: Vec<u64>,
+}
+
+impl PlainTlb {
+    /// Whether the page was missing.
+    fn misses(&mut self, page: u64) -> bool {
+        let known = self.pages.iter().position(|held| *held == page);
+        known.map(|at| self.pages.remove(at));
+        self.pages.insert(0, page);
+        self.pages.truncate(self.entries);
+        known.is_none()
+    }
+}
+
+/// Misses of three TLBs over the accesses that valgrind's lackey lists: of instructions, of data and of the
+/// second level.
+fn misses_of_lackey(listing: &str, entries: [usize; 3]) -> [u64; 3] {
+    let [mut code, mut data, mut second] = entries.map(|entries| PlainTlb { entries, pages: Vec::new() });
+    let mut misses = [0; 3];
+    for line in listing.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(kind @ ("I" | "L" | "S" | "M")), Some(place)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let (address, bytes) = place.split_once(',').unwrap();
+        let first = u64::from_str_radix(address, 16).unwrap();
+        let last = first + bytes.parse::<u64>().unwrap() - 1;
+        let number = usize::from(kind != "I");
+        let (mut is_miss, mut is_walk) = (false, false);
+        for page in first / 4096..=last / 4096 {
+            let level = if kind == "I" { &mut code } else { &mut data };
+            if level.misses(page) {
+                is_miss = true;
+                is_walk |= second.misses(page);
+            }
+        }
+        misses[number] += u64::from(is_miss);
+        misses[2] += u64::from(is_walk);
+    }
+    misses
+}
+
+#[test]
+fn misses_of_tlbs_are_those_of_a_list_of_pages_over_the_accesses_that_valgrind_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = built(folder.path(), &[]) else { return };
+    // Fully associative, because the stack begins elsewhere under valgrind.
+    let options = ["--model", "full", "--model", "ITLB=1,1:DTLB=8,8", "--model", "STLB=12,12"];
+    let out = stat(folder.path(), &[&options[..], &["--json", "--output", "null"]].concat(), &["./program"]);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let ours = values(&stdout(&out));
+    let of = |name: &str| *ours.get(&format!("modelled_{name}_misses")).unwrap_or_else(|| panic!("{ours:?}"));
+    let [itlb, dtlb, stlb] = ["itlb", "dtlb", "stlb"].map(of);
+    assert!(itlb >= 1.0 && dtlb > 500.0 && stlb > 100.0 && stlb <= itlb + dtlb, "{ours:?}");
+    if !has("valgrind") {
+        return skip("valgrind is not installed");
+    }
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=lackey", "--trace-mem=yes", "--log-file=listing", "./program"]);
+    assert!(valgrind.current_dir(folder.path()).output().unwrap().status.success());
+    let listing = fs::read_to_string(folder.path().join("listing")).unwrap();
+    let theirs = misses_of_lackey(&listing, [1, 8, 12]);
+    for ((name, ours), theirs) in [("itlb", itlb), ("dtlb", dtlb), ("stlb", stlb)].into_iter().zip(theirs) {
+        let theirs = theirs as f64;
+        assert!((ours - theirs).abs() <= (0.01 * theirs).max(4.0), "{name}: {ours} {theirs}");
+    }
+}
+
+#[test]
+fn tlbs_have_rows_by_function_once_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    if super::built_from(folder.path(), THREADS, &["-O1", "-pthread"]).is_none() {
+        return;
+    }
+    let by = |model: &[&str]| {
+        let options = ["--by", "function", "--json", "--output", "null"];
+        let out = stat(folder.path(), &[model, &options[..]].concat(), &["./program"]);
+        assert!(out.status.success(), "{}", stderr(&out));
+        values(&stdout(&out));
+        let report: Value = serde_json::from_str(&stdout(&out)).unwrap();
+        report["commands"][0]["by"].clone()
+    };
+    let without = by(&["--model", "full"]);
+    let names = |by: &Value| by["events"].as_array().unwrap().clone();
+    assert!(names(&without).iter().all(|name| !name.as_str().unwrap().contains("tlb")), "{without}");
+    let with = by(&["--model", "full:DTLB=64,4"]);
+    assert_eq!(names(&with).len(), names(&without).len() + 3);
+    let touch = with["rows"].as_array().unwrap().iter().find(|row| row["function"] == "touch").unwrap();
+    let of = |name: &str| {
+        let event = names(&with).iter().position(|one| one == name).unwrap_or_else(|| panic!("{with}"));
+        touch["counts"][event].as_u64().unwrap()
+    };
+    // The 256 pages of a thread do not fit: each has left the TLB when its turn comes again. Another thread
+    // may take an entry in between.
+    assert!((4 * 3 * 256..4 * 3 * 256 + 600).contains(&of("modelled_dtlb_misses")), "{touch}");
+    assert!(of("modelled_stlb_misses") <= of("modelled_dtlb_misses"), "{touch}");
+    assert!(of("modelled_itlb_misses") < 600, "{touch}");
+}
+
 /// The rows of functions add up, and say in each format that a model made them.
 fn check_exports(folder: &Path, report: &str) {
     let report: Value = serde_json::from_str(report).unwrap();
@@ -228,6 +331,13 @@ fn windows_have_an_interval_and_a_short_command_has_no_value() {
     let is_estimate = line.contains('±') && line.contains('~') && table.contains("windows with");
     assert!(is_estimate || table.contains("too short"), "{table}");
     assert!(!is_estimate || table.contains(CACHES), "{table}");
+    let with_tlbs = stat(folder.path(), &["--model", "TLB"], &["sh", "-c", script]);
+    let table = stderr(&with_tlbs);
+    assert!(with_tlbs.status.success(), "{table}");
+    for name in ["modelled_itlb_mpki", "modelled_dtlb_mpki", "modelled_stlb_mpki"] {
+        assert!(table.contains(name), "{table}");
+    }
+    assert!(table.contains(":ITLB=") || table.contains("too short"), "{table}");
     let short = stat(folder.path(), &["--model", "--json", "--output", "null"], &["true"]);
     let report: Value = serde_json::from_str(&stdout(&short)).unwrap();
     for metric in report["commands"][0]["metrics"].as_array().unwrap() {
@@ -247,6 +357,10 @@ fn models_that_make_no_sense_are_errors_with_the_remedy() {
         (&["--model", "D1=1,2,3"][..], "no power of two"),
         (&["--model", "full:"], "NAME=SIZE"),
         (&["--model", "L2=32768,8,64"], "I1, D1 or LL"),
+        (&["--model", "DTLB=64,5"], "DTLB: 64 entries are no multiple of 5 ways"),
+        (&["--model", "full", "--model", "ITLB=64,4,5000"], "a page of 5000 bytes"),
+        (&["--model", "full:STLB=1536,12,4096"], "leave the third number out"),
+        (&["--model", "TLB=64,4"], "ITLB, DTLB or STLB"),
         (&["--model", "ls"], "a command stands behind --"),
         (&["--model", "--by", "function"], "use --model full"),
         (&["--model", "-e", "instructions"], "cannot be used with"),

@@ -6,8 +6,8 @@ use cyclometer_toolkit::symbols::{
 };
 use serde_json::{Value, json};
 
-use crate::by_code::{displayed, file_of, shortened};
-use crate::code_names::file_label;
+use crate::by_code::{INLINED, displayed, file_of, shortened};
+use crate::code_names::{file_label, function_label};
 use crate::markdown::{code, escaped};
 use crate::paint::{Paint, Style};
 use crate::table::remark;
@@ -53,7 +53,22 @@ impl CodeVersus {
         let notes = self.notes.iter().map(|note| remark(&clean(note), paint));
         let none = format!("  by {}: not compared\n", self.changes.grouping.word());
         let none = self.changes.events.is_empty().then(|| paint.paint(Style::Heading, &none));
-        none.into_iter().chain(events).chain(notes).collect()
+        let inlined = self.shows_inlined().then(|| remark(INLINED, paint));
+        none.into_iter().chain(events).chain(inlined).chain(notes).collect()
+    }
+
+    /// Whether a row of a table is of an inlined function.
+    fn shows_inlined(&self) -> bool {
+        let shown = |event: usize| {
+            let largest = self.changes.largest(event);
+            let shown = self.shown(largest.len());
+            largest.into_iter().take(shown)
+        };
+        let mut rows = (0..self.changes.events.len()).flat_map(shown);
+        rows.any(|change| {
+            let name = change.b.as_ref().or(change.a.as_ref());
+            name.is_some_and(|name| name.inlined_into.is_some())
+        })
     }
 
     fn of_event(&self, event: usize, paint: Paint) -> String {
@@ -201,9 +216,11 @@ impl CodeVersus {
 
     /// As `by` of a comparison in `schemas/compare-1.json`.
     pub fn json(&self) -> Value {
-        let CodeChanges { grouping, events, totals, changes, unchanged, .. } = &self.changes;
+        let CodeChanges { grouping, has_inlined, events, totals, changes, unchanged, .. } = &self.changes;
         let name = |name: &Option<CodeName>| {
-            name.as_ref().map(|name| json!({ "object": file_of(name), "function": name.function }))
+            let name = name.as_ref()?;
+            let names = json!({ "object": file_of(name), "function": name.function });
+            Some(with_inlined(names, name, *has_inlined))
         };
         let counts = |counts: &CodeCountsOfSides| {
             json!({
@@ -240,6 +257,14 @@ impl CodeVersus {
     }
 }
 
+/// The names of code with the function that it is inlined into, where such functions have rows of their own.
+fn with_inlined(mut names: Value, name: &CodeName, has_inlined: bool) -> Value {
+    if let Some(object) = names.as_object_mut().filter(|_| has_inlined) {
+        object.insert("inlined_into".to_owned(), json!(name.inlined_into));
+    }
+    names
+}
+
 /// As `by` of a command in `schemas/compare-1.json`, which a later `--baseline` reads.
 pub fn series_json(series: &CodeSeries) -> Value {
     let row = |(name, runs): (&CodeName, &Vec<Vec<u64>>)| {
@@ -255,7 +280,7 @@ pub fn series_json(series: &CodeSeries) -> Value {
         if differs && let Value::Object(object) = &mut row {
             object.insert("runs".to_owned(), json!(runs));
         }
-        row
+        with_inlined(row, name, series.has_inlined)
     };
     json!({
         "grouping": series.grouping.word(),
@@ -284,9 +309,7 @@ fn remark_on(change: &CodeChange) -> Option<String> {
         (None, _, _) => Some("(only B)".to_owned()),
         (_, None, _) => Some("(only A)".to_owned()),
         (Some(a), _, CodeMatch::Moved) => Some(format!("(A: in {})", base(a))),
-        (Some(a), _, CodeMatch::Renamed) => {
-            Some(format!("(A: {})", a.function.as_deref().unwrap_or_default()))
-        }
+        (Some(a), _, CodeMatch::Renamed) => Some(format!("(A: {})", function_label(a).unwrap_or_default())),
         _ => None,
     }
 }

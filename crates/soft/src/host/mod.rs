@@ -136,7 +136,7 @@ use std::path::Path;
 
 use crate::addend::AddendKinds;
 use crate::code_profile::ProfileOwner;
-use crate::model::misses::CacheSize;
+use crate::model::misses::ModelSizes;
 use crate::translate;
 use crate::{EventSet, ExecutionEvent, ProcessorBaseline};
 
@@ -172,9 +172,8 @@ pub struct TracerSettings {
     pub owners: Option<ProfileOwner>,
     /// Whether the last report has the call paths too: [`TracerSettings::with_call_paths`].
     pub has_call_paths: bool,
-    /// The caches of instructions, of data and the last level that are modelled:
-    /// [`TracerSettings::with_caches`].
-    pub caches: Option<[CacheSize; 3]>,
+    /// The caches and TLBs that are modelled: [`TracerSettings::with_caches`].
+    pub caches: Option<ModelSizes>,
 }
 
 impl TracerSettings {
@@ -194,13 +193,13 @@ impl TracerSettings {
         TracerSettings { translation, has_call_paths, ..self }
     }
 
-    /// Gives each instruction to a model of caches of instructions, of data and the last level, whose counts
-    /// the last report has. Then there are no call paths.
+    /// Gives each instruction to a model of caches of instructions, of data and the last level, or of TLBs
+    /// too, whose counts the last report has. Then there are no call paths.
     #[must_use]
-    pub fn with_caches(self, caches: [CacheSize; 3]) -> TracerSettings {
+    pub fn with_caches(self, caches: impl Into<ModelSizes>) -> TracerSettings {
         let settings = self.with_call_paths(false).counting([]);
         let translation = translate::TranslationSettings { logs_accesses: true, ..settings.translation };
-        TracerSettings { translation, caches: Some(caches), ..settings }
+        TracerSettings { translation, caches: Some(caches.into()), ..settings }
     }
 
     /// Chooses the instructions that this machine's processor executes fastest, unless a setting names them.

@@ -10,9 +10,10 @@
 //! - The threads of a process share its caches. Their logs are replayed one after the other: accesses of two
 //!   threads interleave by the log, not by the instruction.
 //! - A fetch from the line of the fetch before hits, and is left out: nothing else is fetched in between.
-//! - A hit makes its line the most recent one of its set and changes nothing else. So the fetches of a block
-//!   may be replayed before its accesses as long as all of them hit ([`replay_hits`]). Where one misses, the
-//!   block is replayed in the order of the program, because the last level serves both.
+//! - A hit makes its line the most recent one of its set and changes nothing else; the same holds for pages.
+//!   So the fetches of a block may be replayed before its accesses as long as all of them hit
+//!   ([`replay_hits`]). Where one misses, the block is replayed in the order of the program, because the
+//!   last level serves both.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,17 +28,17 @@ use super::modelled_blocks::{
 use super::translated_pc::TranslatedPc;
 use crate::code_profile::InstructionPlace;
 use crate::model::BranchOutcome;
-use crate::model::misses::{CacheSize, MissCounts, MissModel};
+use crate::model::misses::{MissCounts, MissModel, ModelSizes};
 use crate::translate::{CALL_LOG, CALL_LOG_END, EMPTY_ACCESS_LOG, PlannedBranch, RecordState};
 
 /// The caches of all processes, and the counts of their instructions.
 pub(super) struct CacheModelling {
-    sizes: [CacheSize; 3],
+    sizes: ModelSizes,
     rows: Rc<RefCell<ModelRows>>,
 }
 
 impl CacheModelling {
-    pub(super) fn new(sizes: [CacheSize; 3]) -> CacheModelling {
+    pub(super) fn new(sizes: ModelSizes) -> CacheModelling {
         CacheModelling { sizes, rows: Rc::default() }
     }
 
@@ -101,6 +102,11 @@ impl Replay<'_> {
                     let counts = &mut self.rows[*row as usize].1;
                     found.note(&mut counts.l1i, &mut counts.ll);
                 }
+                let translated = self.caches.translate_fetch(*pc, u64::from(*length));
+                if !translated.is_hit() {
+                    let counts = &mut self.rows[*row as usize].1;
+                    translated.note(&mut counts.itlb, &mut counts.stlb);
+                }
             }
             ModelStep::Repeat(repeated) => {
                 let after = record[usize::from(repeated.repeat.after)];
@@ -114,6 +120,11 @@ impl Replay<'_> {
         if !found.is_hit() {
             let counts = &mut self.rows[row as usize].1;
             found.note(&mut counts.l1d, &mut counts.ll);
+        }
+        let translated = self.caches.translate_data(address, bytes);
+        if !translated.is_hit() {
+            let counts = &mut self.rows[row as usize].1;
+            translated.note(&mut counts.dtlb, &mut counts.stlb);
         }
     }
 
@@ -182,8 +193,8 @@ impl ThreadAccesses {
         self.replay_to(cache, slot, LogTail::Complete);
     }
 
-    /// The thread leaves translated code at a position. `registers` are those of translated code, if they are
-    /// known, and `next` is the address of its next instruction.
+    /// The thread leaves translated code at a position. `registers` are those of translated code, if they
+    /// are known, and `next` is the address of its next instruction.
     pub(super) fn leave(
         &mut self,
         cache: &CodeCacheMapping,
@@ -265,6 +276,7 @@ impl ThreadAccesses {
         let known = &mut *cache.modelled_blocks.borrow_mut();
         let (caches, all) = (&mut *self.caches.borrow_mut(), &mut *self.rows.borrow_mut());
         let mut log = LogPosition { words, at: 0, open: self.open.take() };
+        let replay_hits = if caches.has_tlbs() { replay_hits::<true> } else { replay_hits::<false> };
         loop {
             if let Some(missed) = replay_hits(&mut log, caches, known, all, fs_base) {
                 log.finish(missed, caches, all, fs_base);
@@ -333,11 +345,11 @@ impl LogPosition<'_> {
     }
 }
 
-/// Replays records of plain blocks as long as all that they fetch and access hits, and is found at once. This
-/// is the inner loop of the model: it calls nothing, so that its state stays in registers. It stops before a
-/// record that it does not replay, or behind an access.
+/// Replays records of plain blocks as long as all that they fetch and access hits, and is found at once.
+/// This is the inner loop of the model: it calls nothing, so that its state stays in registers. It stops
+/// before a record that it does not replay, or behind an access. `TLBS` says whether TLBs are modelled.
 #[inline(never)]
-fn replay_hits(
+fn replay_hits<const TLBS: bool>(
     log: &mut LogPosition<'_>,
     caches: &mut MissModel,
     known: &ModelledBlocks,
@@ -347,7 +359,7 @@ fn replay_hits(
     let (words, known, segments) = (log.words, &known.0[..], [0, fs_base]);
     let (blocks, accesses) = (&mut all.blocks[..], &all.accesses[..]);
     let (mut at, mut open) = (log.at, log.open.unwrap_or(UNKNOWN_BLOCK));
-    let (mut fast, mut missed) = (caches.fast(), None);
+    let (mut fast, mut missed) = (caches.fast::<TLBS>(), None);
     'log: while let Some(&word) = words.get(at) {
         let Some(&number) = known.get(word as u32 as usize) else { break };
         let Some(block) = blocks.get_mut(number as usize) else { break };
@@ -355,6 +367,9 @@ fn replay_hits(
         let behind = at + usize::from(block.words);
         // The last record may be of a part of a block.
         if !block.is_plain || behind >= words.len() || !fast.fetch(block.line, block.lines) {
+            break;
+        }
+        if TLBS && !fast.translates_fetch(address, block.next.wrapping_sub(1)) {
             break;
         }
         block.executions += 1;

@@ -185,8 +185,9 @@ pub(crate) fn paths<'a>(
 }
 
 /// The counts of an instruction in a model of caches: instructions, data references, misses of the caches of
-/// instructions, of data and the last level, branches, and mispredictions.
-pub type ModelledRow = (InstructionPlace, [u64; 7]);
+/// instructions, of data and the last level, branches, and mispredictions; then misses of the TLBs of
+/// instructions, of data and the second level, which are 0 where no TLB is modelled.
+pub type ModelledRow = (InstructionPlace, [u64; 10]);
 
 /// The lines of a model of caches, with the files of its code.
 pub(crate) fn modelled<'a>(
@@ -199,13 +200,15 @@ pub(crate) fn modelled<'a>(
     objects.into_iter().for_each(|object| text += &object_line(object, origin(object)));
     for (place, counts) in rows {
         let object = place.object.map_or(NO_FILE.to_owned(), |object| object.to_string());
-        let misses = [counts.l1i, counts.l1d, counts.ll].map(|misses| misses.known);
-        let [l1i, l1d, ll] = misses;
-        let MissCounts { instructions, data_references, branches, mispredictions, .. } = counts;
+        let MissCounts { l1i, l1d, ll, mispredictions, itlb, dtlb, stlb, .. } = counts;
+        let [l1i, l1d, ll, mispredictions, itlb, dtlb, stlb] =
+            [l1i, l1d, ll, mispredictions, itlb, dtlb, stlb].map(|misses| misses.known);
+        let MissCounts { instructions, data_references, branches, .. } = counts;
         let _ = writeln!(
             text,
-            "model {object} {:x} {instructions} {data_references} {l1i} {l1d} {ll} {branches} {}",
-            place.offset, mispredictions.known
+            "model {object} {:x} {instructions} {data_references} {l1i} {l1d} {ll} {branches} \
+             {mispredictions} {itlb} {dtlb} {stlb}",
+            place.offset
         );
     }
     if let Some(doubt) = doubt {

@@ -1,17 +1,19 @@
-//! Misses of caches of given sizes, and of a stated branch predictor.
+//! Misses of caches and TLBs of given sizes, and of a stated branch predictor.
 //!
 //! # The model
 //!
 //! - *Caches*: one of instructions, one of data, and a last level for the misses of both. Each replaces the
-//!   least recently used line of a set, and allocates on writes. Addresses are those of the program. There is
-//!   no prefetcher. An access over two lines touches both, and is one miss if one of them is missing.
+//!   least recently used line of a set, and allocates on writes. Addresses are those of the program. There
+//!   is no prefetcher. An access over two lines touches both, and is one miss if one of them is missing.
+//! - *TLBs*, where they are requested ([`tlbs`]): one of instructions, one of data, and a second level for
+//!   the misses of both, which replace like the caches.
 //! - *Conditional branches*: 16,384 two-bit counters, by seven bits of the address and the last seven
 //!   outcomes.
 //! - *Indirect branches*: the last target, in 512 entries by address. Returns are no indirect branches.
 //!
-//! A window begins with unknown caches. With the least recently used line replaced, the contents of a set are
-//! known as soon as a window has accessed as many of its lines as it has ways. Until then a line that was not
-//! seen may have been there: such an access is counted apart.
+//! A window begins with unknown caches. With the least recently used line replaced, the contents of a set
+//! are known as soon as a window has accessed as many of its lines as it has ways. Until then a line that
+//! was not seen may have been there: such an access is counted apart.
 //!
 //! # Source
 //!
@@ -19,7 +21,12 @@
 //! Traiger, "Evaluation Techniques for Storage Hierarchies", IBM Systems Journal 1970: what an LRU stack
 //! knows.
 
+mod tlbs;
+
 use super::BranchOutcome;
+use tlbs::{FastTlbs, Tlbs};
+
+pub use tlbs::TlbSizes;
 
 /// The size of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +37,22 @@ pub struct CacheSize {
     pub ways: usize,
     /// Bytes of a line.
     pub line_bytes: u64,
+}
+
+/// The sizes of all parts of a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModelSizes {
+    /// The caches of instructions, of data, and the last level.
+    pub caches: [CacheSize; 3],
+    /// The TLBs, whose pages are not smaller than a line; `None`: none is modelled.
+    pub tlbs: Option<TlbSizes>,
+}
+
+impl From<[CacheSize; 3]> for ModelSizes {
+    /// Caches without TLBs.
+    fn from(caches: [CacheSize; 3]) -> ModelSizes {
+        ModelSizes { caches, tlbs: None }
+    }
 }
 
 /// An instruction for the model.
@@ -72,6 +95,12 @@ pub struct MissCounts {
     pub branches: u64,
     /// Those that were predicted wrongly.
     pub mispredictions: BoundedMisses,
+    /// Misses of the first TLB of instructions; none where TLBs are not modelled.
+    pub itlb: BoundedMisses,
+    /// Misses of the first TLB of data; none where TLBs are not modelled.
+    pub dtlb: BoundedMisses,
+    /// Misses of both levels of TLBs; none where TLBs are not modelled.
+    pub stlb: BoundedMisses,
 }
 
 impl BoundedMisses {
@@ -99,6 +128,9 @@ impl MissCounts {
         self.ll.add(other.ll);
         self.branches += other.branches;
         self.mispredictions.add(other.mispredictions);
+        self.itlb.add(other.itlb);
+        self.dtlb.add(other.dtlb);
+        self.stlb.add(other.stlb);
     }
 }
 
@@ -110,7 +142,7 @@ enum Lookup {
     Miss,
 }
 
-/// The result of a look-up in a first cache and in the last level.
+/// The result of a look-up in a first cache and in the last level, or in two levels of TLBs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CacheLookups {
     first: Lookup,
@@ -133,34 +165,39 @@ impl CacheLookups {
     }
 }
 
-/// The caches and branch predictors of one process.
+/// The caches, TLBs and branch predictors of one process.
 #[derive(Debug)]
 pub struct MissModel {
     l1i: FirstCache,
     l1d: FirstCache,
     ll: LastCache,
+    tlbs: Option<Box<Tlbs>>,
     branches: BranchTables,
     /// Data accesses are cut to the shortest line.
     longest_access: u64,
 }
 
 impl MissModel {
-    /// The model of a process from its start: its caches are empty.
-    pub fn empty([l1i, l1d, ll]: [CacheSize; 3]) -> MissModel {
+    /// The model of a process from its start: its caches and TLBs are empty.
+    pub fn empty(sizes: impl Into<ModelSizes>) -> MissModel {
+        let ModelSizes { caches: [l1i, l1d, ll], tlbs } = sizes.into();
         let longest_access = l1i.line_bytes.min(l1d.line_bytes).min(ll.line_bytes);
         MissModel {
             l1i: FirstCache::new(l1i),
             l1d: FirstCache::new(l1d),
             ll: LastCache::new(ll),
+            tlbs: tlbs.map(|sizes| Box::new(Tlbs::empty(sizes))),
             branches: BranchTables::new(),
             longest_access,
         }
     }
 
-    /// Forgets the contents of the caches: the program has run unobserved. Branch predictors keep theirs.
+    /// Forgets the contents of caches and TLBs: the program has run unobserved. Branch predictors keep
+    /// theirs.
     pub fn begin_window(&mut self) {
         [&mut self.l1i, &mut self.l1d].into_iter().for_each(FirstCache::forget);
         self.ll.forget();
+        self.tlbs.iter_mut().for_each(|tlbs| tlbs.forget());
         self.branches.is_from_the_start = false;
     }
 
@@ -173,12 +210,14 @@ impl MissModel {
             let lookup = self.l1i.access(pc, length);
             counts.l1i.note(lookup);
             self.behind(lookup, pc, length, &mut counts);
+            self.translate_fetch(pc, length).note(&mut counts.itlb, &mut counts.stlb);
         }
         for (address, bytes) in data {
             let bytes = self.last_byte(*bytes) + 1;
             let lookup = self.l1d.access(*address, bytes);
             counts.l1d.note(lookup);
             self.behind(lookup, *address, bytes, &mut counts);
+            self.translate_data(*address, bytes).note(&mut counts.dtlb, &mut counts.stlb);
         }
         if let Some(outcome) = branch {
             counts.branches = 1;
@@ -206,6 +245,24 @@ impl MissModel {
         }
     }
 
+    /// Looks up the pages of a fetch in the TLBs; a hit where none is modelled.
+    #[inline(always)]
+    pub(crate) fn translate_fetch(&mut self, pc: u64, length: u64) -> CacheLookups {
+        self.tlbs.as_mut().map_or(CacheLookups::HIT, |tlbs| tlbs.fetch(pc, length))
+    }
+
+    /// Looks up the pages of an access to data in the TLBs; a hit where none is modelled.
+    #[inline(always)]
+    pub(crate) fn translate_data(&mut self, address: u64, bytes: u64) -> CacheLookups {
+        let bytes = self.last_byte(bytes) + 1;
+        self.tlbs.as_mut().map_or(CacheLookups::HIT, |tlbs| tlbs.access_data(address, bytes))
+    }
+
+    /// Whether TLBs are modelled.
+    pub(crate) fn has_tlbs(&self) -> bool {
+        self.tlbs.is_some()
+    }
+
     #[inline(never)]
     fn in_last_level(&mut self, first: Lookup, address: u64, bytes: u64) -> CacheLookups {
         CacheLookups { first, last: self.ll.access(address, bytes).min(first) }
@@ -216,11 +273,13 @@ impl MissModel {
         self.branches.lookup(pc, outcome) == Lookup::Miss
     }
 
-    /// The parts that accesses need which hit.
+    /// The parts that accesses need which hit. `TLBS` says whether TLBs are modelled: without them, nothing
+    /// is done for them.
     #[inline(always)]
-    pub(crate) fn fast(&mut self) -> FastModel<'_> {
-        let MissModel { l1i, l1d, branches, .. } = self;
+    pub(crate) fn fast<const TLBS: bool>(&mut self) -> FastModel<'_, TLBS> {
+        let MissModel { l1i, l1d, tlbs, branches, .. } = self;
         FastModel {
+            tlbs: tlbs.as_mut().filter(|_| TLBS).map(|tlbs| tlbs.fast()),
             clock: l1i.clock.max(l1d.clock),
             history: branches.history,
             code_guesses: &l1i.guesses,
@@ -251,13 +310,14 @@ impl MissModel {
         self.code_line(one) == self.code_line(other)
     }
 
-    /// The lines of a set of the first cache of data.
+    /// The lines, and the pages, that a set of the first cache and TLB of data has at least.
     pub(crate) fn data_ways(&self) -> usize {
-        self.l1d.shape.size.ways
+        let pages = self.tlbs.as_ref().map_or(usize::MAX, |tlbs| tlbs.dtlb.shape.size.ways);
+        self.l1d.shape.size.ways.min(pages)
     }
 
-    /// The number of elements of so many bytes in a row, from an address on, of which none leaves its line of
-    /// data; 1 if the first one does.
+    /// The number of elements of so many bytes in a row, from an address on, of which none leaves its line
+    /// of data; 1 if the first one does.
     pub(crate) fn elements_in_line(&self, address: u64, bytes: u64, is_backward: bool) -> u64 {
         let line = self.l1d.shape.size.line_bytes;
         let offset = address & (line - 1);
@@ -428,7 +488,8 @@ fn access_guessed(guesses: &[u16; GUESSES], places: &mut [CachePlace], line: u64
 
 /// The parts of a model that accesses need which hit, and branches of a program that is modelled from its
 /// start. A loop can keep them in registers. [`FastModel::end`] has to follow.
-pub(crate) struct FastModel<'a> {
+pub(crate) struct FastModel<'a, const TLBS: bool> {
+    tlbs: Option<FastTlbs<'a>>,
     clock: u64,
     history: usize,
     code_guesses: &'a [u16; GUESSES],
@@ -444,7 +505,14 @@ pub(crate) struct FastModel<'a> {
     last_history: &'a mut usize,
 }
 
-impl FastModel<'_> {
+impl<const TLBS: bool> FastModel<'_, TLBS> {
+    /// Looks up the pages of a fetch from one byte to another, if the model finds all of them at once: each
+    /// hits. [`MissModel::translate_fetch`] has to follow otherwise, as for [`FastModel::fetch`].
+    #[inline(always)]
+    pub(crate) fn translates_fetch(&mut self, first: u64, last: u64) -> bool {
+        !TLBS || self.tlbs.as_mut().is_none_or(|tlbs| tlbs.fetch(first, last))
+    }
+
     /// Fetches from lines in a row, if the model finds all of them at once: each hits. Otherwise it may have
     /// fetched from the first ones, and a fetch of all of them has to follow, by [`MissModel::fetch`].
     #[inline(always)]
@@ -459,14 +527,16 @@ impl FastModel<'_> {
         access_guessed(self.code_guesses, self.code_places, line, self.clock)
     }
 
-    /// Accesses data, if the model finds it at once: it hits. [`MissModel::access_data`] has to follow
-    /// otherwise. `last` is the distance of the last byte, below the length of each line.
+    /// Accesses data, if the model finds it and its page at once: both hit. [`MissModel::access_data`] and
+    /// [`MissModel::translate_data`] have to follow otherwise. `last` is the distance of the last byte,
+    /// below the length of each line.
     #[inline(always)]
     pub(crate) fn hits_data(&mut self, address: u64, last: u8) -> bool {
         let end = address.wrapping_add(last.into());
         self.clock += 1;
         (address ^ end) & self.data_mask == 0
             && access_guessed(self.data_guesses, self.data_places, address >> self.data_bits, self.clock)
+            && (!TLBS || self.tlbs.as_mut().is_none_or(|tlbs| tlbs.hits_data(address)))
     }
 
     /// Predicts a conditional branch; whether that is wrong.
@@ -531,7 +601,11 @@ impl LastCache {
     }
 
     fn access_line(&mut self, line: u64) -> Lookup {
-        let (set, tag) = (self.shape.set_of(line), line + 1);
+        self.access_tag(self.shape.set_of(line), line + 1)
+    }
+
+    /// Accesses an entry of a set. Its tag is not 0.
+    fn access_tag(&mut self, set: usize, tag: u64) -> Lookup {
         let mut moved = std::mem::replace(&mut self.recent[set], tag);
         if moved == tag {
             return Lookup::Hit;
@@ -762,6 +836,170 @@ mod tests {
         }
     }
 
+    /// Pages of sets, the most recent first, with a mark of those of data where these have another size.
+    struct PlainTlb {
+        size: (u64, usize),
+        sets: Vec<Vec<(u64, bool)>>,
+    }
+
+    impl PlainTlb {
+        fn new(sets: u64, ways: usize) -> PlainTlb {
+            PlainTlb { size: (sets, ways), sets: vec![Vec::new(); usize::try_from(sets).unwrap()] }
+        }
+
+        fn access(&mut self, page: u64, is_marked: bool) -> Lookup {
+            let (sets, ways) = self.size;
+            let set = &mut self.sets[usize::try_from(page % sets).unwrap()];
+            let (held, before) = (set.contains(&(page, is_marked)), set.len());
+            set.retain(|one| *one != (page, is_marked));
+            set.insert(0, (page, is_marked));
+            set.truncate(ways);
+            match (held, before < ways) {
+                (true, _) => Lookup::Hit,
+                (false, true) => Lookup::Unknown,
+                (false, false) => Lookup::Miss,
+            }
+        }
+    }
+
+    /// A fetch or an access of bytes from one to another, which are in one line or, if it is a fetch, in any
+    /// number of lines.
+    #[derive(Clone, Copy, Debug)]
+    struct PageAccess {
+        is_data: bool,
+        first: u64,
+        last: u64,
+    }
+
+    /// Accesses near each other and far away, to few pages and to many.
+    fn page_accesses(seed: u64) -> Vec<PageAccess> {
+        let mut state = seed;
+        let mut one = || {
+            let is_data = [true, true, false][random(&mut state) as usize % 3];
+            let pages = [2, 7, 40, 3000][random(&mut state) as usize % 4];
+            let page = random(&mut state) % pages + [0, 2048][random(&mut state) as usize % 2];
+            // One of a few lines.
+            let first = page * 4096 + random(&mut state) % 2 * 4032 + random(&mut state) % 64;
+            let bytes = if is_data { 1 + random(&mut state) % 8 } else { 1 + random(&mut state) % 9000 };
+            PageAccess { is_data, first, last: first + bytes - 1 }
+        };
+        (0..60_000).map(|_| one()).collect()
+    }
+
+    /// The results of a list of pages for each access: of the first level and of the second one.
+    fn expected(sizes: TlbSizes, accesses: &[PageAccess]) -> Vec<CacheLookups> {
+        let TlbSizes { itlb, dtlb, second_sets, second_ways } = sizes;
+        let mut first = [itlb, dtlb].map(|size| PlainTlb::new(size.sets, size.ways));
+        let mut second = PlainTlb::new(second_sets, second_ways);
+        let are_apart = itlb.line_bytes != dtlb.line_bytes;
+        let mut of_access = |access: &PageAccess| {
+            let kind = usize::from(access.is_data);
+            let page_bytes = [itlb, dtlb][kind].line_bytes;
+            let mut found = CacheLookups::HIT;
+            for page in access.first / page_bytes..=access.last / page_bytes {
+                let in_first = first[kind].access(page, false);
+                found.first = found.first.max(in_first);
+                if in_first != Lookup::Hit {
+                    let in_second = second.access(page, access.is_data && are_apart);
+                    found.last = found.last.max(in_second.min(in_first));
+                }
+            }
+            found
+        };
+        accesses.iter().map(&mut of_access).collect()
+    }
+
+    /// One entry, one way, odd numbers of sets, more entries than guesses, and pages of two sizes.
+    fn tlb_shapes() -> Vec<TlbSizes> {
+        let pages = |sets, ways, line_bytes| CacheSize { sets, ways, line_bytes };
+        let small = |sets, ways| pages(sets, ways, 4096);
+        let of = |itlb, dtlb, (second_sets, second_ways)| TlbSizes { itlb, dtlb, second_sets, second_ways };
+        vec![
+            of(small(8, 8), small(16, 4), (128, 12)),
+            of(small(1, 64), small(1, 64), (256, 8)),
+            of(small(1, 1), small(1, 1), (1, 1)),
+            of(small(3, 1), small(5, 2), (7, 3)),
+            of(small(4, 1), small(1500, 2), (2, 1)),
+            of(small(2, 2), pages(2, 2, 1 << 21), (3, 4)),
+            of(pages(1, 2, 65536), pages(2, 2, 4096), (8, 2)),
+        ]
+    }
+
+    /// The accesses that a loop finds at once, and those that it leaves to the model, together.
+    #[test]
+    fn tlbs_agree_with_lists_of_pages_whether_they_are_asked_at_once_or_not() {
+        for tlbs in tlb_shapes() {
+            let sizes = ModelSizes { caches: [LARGE; 3], tlbs: Some(tlbs) };
+            let [mut fast, mut slow] = [0; 2].map(|_| MissModel::empty(sizes));
+            [&mut fast, &mut slow].into_iter().for_each(MissModel::begin_window);
+            let accesses = page_accesses(13);
+            let expected = expected(tlbs, &accesses);
+            let translate = |model: &mut MissModel, access: PageAccess| {
+                let PageAccess { is_data, first, last } = access;
+                if is_data {
+                    model.access_data(first, last - first + 1);
+                    return model.translate_data(first, last - first + 1);
+                }
+                // A fetch of many bytes is one of several instructions.
+                let of_page = |page: u64| model.translate_fetch(first.max(page * 4096), 1);
+                let found: Vec<CacheLookups> = (first / 4096..=last / 4096).map(of_page).collect();
+                let worst = |level: fn(&CacheLookups) -> Lookup| found.iter().map(level).max().unwrap();
+                CacheLookups { first: worst(|one| one.first), last: worst(|one| one.last) }
+            };
+            let (mut at, mut at_once) = (0, 0);
+            while at < accesses.len() {
+                let mut loop_parts = fast.fast::<true>();
+                while let Some(PageAccess { is_data, first, last }) = accesses.get(at).copied() {
+                    let is_hit = match is_data {
+                        true => loop_parts.hits_data(first, (last - first) as u8),
+                        false => loop_parts.translates_fetch(first, last),
+                    };
+                    if !is_hit {
+                        break;
+                    }
+                    assert_eq!(expected[at], CacheLookups::HIT, "{tlbs:?} {at} {:?}", accesses[at]);
+                    (at, at_once) = (at + 1, at_once + 1);
+                }
+                loop_parts.end();
+                if let Some(access) = accesses.get(at) {
+                    assert_eq!(translate(&mut fast, *access), expected[at], "{tlbs:?} {at} {access:?}");
+                    at += 1;
+                }
+            }
+            for (access, expected) in accesses.iter().zip(&expected) {
+                assert_eq!(translate(&mut slow, *access), *expected, "{tlbs:?} {access:?}");
+            }
+            let of = |one: Lookup| expected.iter().filter(|found| found.first == one).count();
+            let numbers = [of(Lookup::Hit), of(Lookup::Unknown), of(Lookup::Miss)];
+            assert!(
+                at_once > 50 && numbers.iter().all(|number| *number > 0),
+                "{tlbs:?} {at_once} {numbers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_access_over_two_pages_is_one_miss_and_only_a_missing_page_goes_to_the_second_level() {
+        let small = CacheSize { sets: 1, ways: 2, line_bytes: 4096 };
+        let tlbs = TlbSizes { itlb: small, dtlb: small, second_sets: 1, second_ways: 2 };
+        let mut model = MissModel::empty(ModelSizes { caches: [LARGE; 3], tlbs: Some(tlbs) });
+        let mut access = |address| {
+            let counts = model.execute(&load(address, 8));
+            (counts.dtlb, counts.stlb)
+        };
+        // The code misses the second level, too. Its page, the second one, is there for the data then.
+        let both = BoundedMisses { known: 2, unknown: 0 };
+        assert_eq!(access(4092), (MISS, both));
+        assert_eq!(access(0), (HIT, HIT));
+        assert_eq!(access(8188), (MISS, MISS));
+        assert_eq!([access(4096), access(8192)], [(HIT, HIT); 2]);
+        // Page 4 stays in the first level, and leaves the second one.
+        let page = |number: u64| number * 4096;
+        let found = [page(4), page(5), page(4), page(9), page(4)].map(&mut access);
+        assert_eq!(found, [(MISS, MISS), (MISS, MISS), (HIT, HIT), (MISS, MISS), (HIT, HIT)]);
+        assert_eq!(access(page(5) - 4), (MISS, HIT));
+    }
+
     /// The replay fetches all lines of a block at once where that works, and otherwise begins again.
     #[test]
     fn a_block_whose_lines_hit_leaves_the_caches_as_single_fetches_do() {
@@ -774,7 +1012,7 @@ mod tests {
                 let address = |line: &u64| line * size.line_bytes;
                 let expected: Vec<CacheLookups> =
                     lines.iter().map(|line| single.fetch(address(line), 1)).collect();
-                let mut fast = blocks.fast();
+                let mut fast = blocks.fast::<false>();
                 let is_fetched = fast.fetch(first, lines.len() as u16);
                 fast.end();
                 let found: Vec<CacheLookups> = match is_fetched {
@@ -795,7 +1033,7 @@ mod tests {
             let mut at_once = 0;
             for (n, address) in addresses(11, 60).enumerate() {
                 let last = fast.last_byte([1, 8, 64][n % 3]);
-                let mut at_once_only = fast.fast();
+                let mut at_once_only = fast.fast::<false>();
                 let is_hit = at_once_only.hits_data(address, last as u8);
                 at_once_only.end();
                 at_once += u32::from(is_hit);

@@ -55,6 +55,10 @@ pub struct CompareArgs {
     /// names the first three. Events of the software PMU only; --save-baseline stores their counts.
     #[arg(help_heading = COUNTING, long, value_name = "function|object", value_parser = without_lines)]
     pub by: Option<Grouping>,
+    /// With --by function, give inlined functions rows of their own, apart for each function that they are
+    /// inlined into; needs debug information. A baseline needs them too.
+    #[arg(help_heading = COUNTING, long, requires = "by")]
+    pub inlines: bool,
     /// Number of changes that --by shows; 0: all.
     #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]
     pub top: usize,

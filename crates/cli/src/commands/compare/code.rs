@@ -1,10 +1,15 @@
 //! `compare --by`: the counts by code of each counted run, from the measurement and from a baseline.
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
 use cyclometer_toolkit::HostCodeFiles;
 use cyclometer_toolkit::core::code::CodeCounts;
 use cyclometer_toolkit::core::{Report, SlotId, Verdict};
 use cyclometer_toolkit::stats::{RunValue, Summary};
-use cyclometer_toolkit::symbols::{CodeSeries, CountsByCode, CountsOfCode, Grouping, group, left_out_note};
+use cyclometer_toolkit::symbols::{
+    CodeSeries, CountsByCode, CountsOfCode, Grouping, group, group_with_inlined, left_out_note,
+};
 
 use crate::failure::without_numbers;
 
@@ -16,19 +21,42 @@ type CodeOfRun = Result<CountsByCode, String>;
 #[derive(Debug)]
 pub struct CodeOfArms {
     grouping: Grouping,
+    /// Whether inlined functions have rows of their own; only by function.
+    has_inlined: bool,
     /// The arm and the number of each run.
     runs: Vec<(usize, u32, CodeOfRun)>,
 }
 
 impl CodeOfArms {
-    pub fn new(grouping: Grouping) -> CodeOfArms {
-        CodeOfArms { grouping, runs: Vec::new() }
+    pub fn new(grouping: Grouping, has_inlined: bool) -> CodeOfArms {
+        CodeOfArms { grouping, has_inlined, runs: Vec::new() }
     }
 
-    /// Adds a run.
-    pub fn add(&mut self, arm: usize, run: u32, counts: cyclometer_toolkit::Result<CodeCounts>) {
-        let grouped = counts.map(|counts| group(&counts, self.grouping, &HostCodeFiles));
-        self.runs.push((arm, run, grouped.map_err(|error| error.to_string())));
+    /// Adds a run. A signal of `next_signal` ends the look-up of names, and is returned.
+    pub fn add(
+        &mut self,
+        arm: usize,
+        run: u32,
+        counts: cyclometer_toolkit::Result<CodeCounts>,
+        next_signal: impl FnMut() -> Option<i32>,
+    ) -> Option<i32> {
+        let (grouping, has_inlined) = (self.grouping, self.has_inlined);
+        let look_up = |counts: CodeCounts| {
+            let look_up = move || match has_inlined {
+                true => group_with_inlined(&counts, &HostCodeFiles),
+                false => group(&counts, grouping, &HostCodeFiles),
+            };
+            interruptible(look_up, next_signal)
+        };
+        let (grouped, signal) = match counts.map(look_up) {
+            Ok(Ok(grouped)) => (Ok(grouped), None),
+            Ok(Err(signal)) => {
+                (Err(format!("signal {signal} came while names were looked up")), Some(signal))
+            }
+            Err(error) => (Err(error.to_string()), None),
+        };
+        self.runs.push((arm, run, grouped));
+        signal
     }
 
     /// The counts of an arm over those of its runs that its report keeps. A run in which the count of the
@@ -53,7 +81,8 @@ impl CodeOfArms {
         let events = slots.iter().map(|slot| EventOfRuns::of(*slot, summary)).collect::<Vec<_>>();
         let Complete { events: columns, left_out, runs } = complete(&events, counted, &mut notes);
         let names = columns.iter().map(|column| events[*column].name.clone()).collect();
-        let mut all = CodeSeries { left_out, ..CodeSeries::new(self.grouping, names) };
+        let has_inlined = self.has_inlined;
+        let mut all = CodeSeries { left_out, has_inlined, ..CodeSeries::new(self.grouping, names) };
         for RunByCode { run, counts } in runs {
             notes.extend(
                 columns.iter().filter_map(|column| events[*column].other_sum(run, counts.totals[*column])),
@@ -71,6 +100,36 @@ impl CodeOfArms {
             }
         }
         all
+    }
+}
+
+/// The time between two looks for a signal.
+const SIGNAL_LOOKS: Duration = Duration::from_millis(10);
+
+/// The result of some work, or the signal that came meanwhile. Then the work goes on in a thread of its own,
+/// which the end of this process ends.
+fn interruptible<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    mut next_signal: impl FnMut() -> Option<i32>,
+) -> Result<T, i32> {
+    let (sender, receiver) = channel();
+    let thread = std::thread::spawn(move || {
+        // The receiver is gone after a signal.
+        let _ = sender.send(work());
+    });
+    loop {
+        match receiver.recv_timeout(SIGNAL_LOOKS) {
+            Ok(done) => return Ok(done),
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(signal) = next_signal() {
+                    return Err(signal);
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => unreachable!("the thread sends before it ends"),
+            },
+        }
     }
 }
 
@@ -231,6 +290,22 @@ mod tests {
         assert_eq!(notes, ["a is not compared by code: no run has its count: p: ptrace"]);
         let lost = [Err("x"), Err("x")];
         assert_eq!(left(&[("a", &lost), ("b", &[Ok(1), Ok(1)])]).0, [1], "the other event is compared");
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_for_work_that_takes_long() {
+        assert_eq!(interruptible(|| 7, || None), Ok(7));
+        let (release, wait) = channel::<()>();
+        let mut looks = 0;
+        let signal = || {
+            looks += 1;
+            (looks == 3).then_some(2)
+        };
+        // The work would end with the test only.
+        assert_eq!(interruptible(move || wait.recv().is_ok(), signal), Err(2));
+        drop(release);
+        let panics = || interruptible(|| -> u8 { panic!("broken") }, || None);
+        assert!(std::panic::catch_unwind(panics).is_err());
     }
 
     #[test]

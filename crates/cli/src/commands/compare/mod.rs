@@ -10,6 +10,7 @@ mod syntax;
 mod words;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use cyclometer_toolkit::compare::{Compare, Executions};
 use cyclometer_toolkit::core::Rung;
@@ -21,7 +22,8 @@ use cyclometer_toolkit::stats::compare::{
     Design, FailedRuns, Gate, GateSide, Question, Ruling, Series, compare,
 };
 use cyclometer_toolkit::stats::{Failures, summarise_with};
-use cyclometer_toolkit::{Error, Launcher, Machine, Result, Stat, asked_scope, machine};
+use cyclometer_toolkit::symbols::Grouping;
+use cyclometer_toolkit::{Error, Launcher, Machine, Result, SignalWatch, Stat, asked_scope, machine};
 
 pub use args::CompareArgs;
 use baseline::Baseline;
@@ -66,7 +68,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let stat = measurement(args, &machine)?;
     let mut judge = RunJudge {
         outputs: args.check_output.then(Outputs::new).transpose()?,
-        code: args.by.map(CodeOfArms::new),
+        code: args.by.map(|grouping| CodeOfArms::new(grouping, args.inlines)),
         ..RunJudge::default()
     };
     let input = CommandInput::of_several_runs(args.input.as_deref())?;
@@ -83,9 +85,14 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     announce(args, executions);
     input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
-    let launcher = launcher.with_signals(super::watch()?);
-    let comparison = plan.run(&launcher, &mut judge)?;
-    drop(judge.progress.take());
+    let watch = Arc::new(super::watch()?);
+    judge.watch = Some(Arc::clone(&watch));
+    let launcher = launcher.with_signals(watch);
+    let mut comparison = plan.run(&launcher, &mut judge)?;
+    if let Some(signal) = judge.signal {
+        comparison.ended = Some(EarlyEnd::Interrupted(signal));
+    }
+    drop((judge.progress.take(), judge.watch.take()));
     input.warning().into_iter().for_each(output::tell);
     let measured = MeasuredContest {
         contestants: &contestants,
@@ -123,6 +130,10 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
         return Err(failure::usage("one command has nothing to be compared with", hint));
     }
     args.by.map_or(Ok(()), |grouping| by_code::check_source(grouping, args.backend))?;
+    if let Some(by) = args.by.filter(|by| args.inlines && *by != Grouping::Function) {
+        let text = format!("--inlines has rows for functions, not --by {}", by.word());
+        return Err(failure::usage(text, "use --by function"));
+    }
     let (input, output) = (
         streams::input(args.input.as_deref()),
         streams::outputs(args.output.as_deref(), OutputStream::Discard).0,
@@ -233,6 +244,10 @@ struct RunJudge {
     started: u32,
     outputs: Option<Outputs>,
     code: Option<CodeOfArms>,
+    /// The signals that end the look-up of names.
+    watch: Option<Arc<SignalWatch>>,
+    /// The one that did.
+    signal: Option<i32>,
 }
 
 impl Watcher for RunJudge {
@@ -244,13 +259,16 @@ impl Watcher for RunJudge {
     }
 
     fn code(&mut self, arm: usize, index: u32, counts: Result<CodeCounts>) {
-        if let Some(code) = &mut self.code {
-            code.add(arm, index, counts);
+        let RunJudge { code, watch, signal, .. } = self;
+        let next_signal = || watch.as_ref().and_then(|watch| watch.take());
+        if let Some(code) = code {
+            *signal = code.add(arm, index, counts, next_signal).or(*signal);
         }
     }
 
     fn run_finished(&mut self, arm: usize, run: &Run) -> Option<String> {
-        self.outputs.as_mut().and_then(|outputs| outputs.check(arm, run.index))
+        let difference = self.outputs.as_mut().and_then(|outputs| outputs.check(arm, run.index));
+        difference.or(self.signal.map(|signal| format!("signal {signal} came")))
     }
 }
 

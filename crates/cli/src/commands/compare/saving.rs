@@ -98,6 +98,11 @@ fn loss(contest: &Contest<'_>, former: &FormerBaseline) -> Option<String> {
         );
         return Some(format!("it has counts by {by}, and this measurement has none{why}"));
     }
+    let codes = contest.arms.iter().filter_map(|arm| arm.code.as_ref());
+    if former.has_inlined && !codes.into_iter().any(|code| code.has_inlined) {
+        let text = "it has counts of inlined functions, and this measurement has none; add --inlines";
+        return Some(text.to_owned());
+    }
     let missing = former.counted.iter().find(|name| !is_counted(contest, name))?;
     let missing = clean(missing);
     if let Some(asked) = asked_in_vain(contest) {

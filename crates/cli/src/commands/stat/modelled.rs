@@ -16,7 +16,7 @@ use crate::{failure, output};
 ///
 /// Usage.
 pub(super) fn check(args: &StatArgs) -> Result<()> {
-    let Some(model) = args.model else { return Ok(()) };
+    let Some(model) = ModelRequest::of(&args.model) else { return Ok(()) };
     if args.command.is_empty() {
         return Err(failure::usage("--model needs a command", "name a command behind --"));
     }

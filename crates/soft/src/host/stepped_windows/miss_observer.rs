@@ -12,7 +12,7 @@ use super::{BranchKind, access, is_access, kind_of};
 use crate::host::maps::MemoryMaps;
 use crate::memory::is_repeated;
 use crate::model::BranchOutcome;
-use crate::model::misses::{CacheSize, FetchedInstruction, MissCounts, MissModel};
+use crate::model::misses::{FetchedInstruction, MissCounts, MissModel, ModelSizes};
 
 /// The counts of an instruction of the program, by its file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,7 +27,7 @@ pub struct SiteMisses {
 
 /// The models of stepped processes. The threads of a process share its caches.
 pub struct MissObserver {
-    sizes: [CacheSize; 3],
+    sizes: ModelSizes,
     models: HashMap<u32, MissModel>,
     code: HashMap<(u32, u64), Rc<ObservedCode>>,
     maps: HashMap<u32, MemoryMaps>,
@@ -65,10 +65,10 @@ struct ObservedCode {
 const MAPPING_CALLS: [u64; 7] = [9, 10, 11, 25, 30, 67, 329];
 
 impl MissObserver {
-    /// For caches of instructions, of data, and the last level.
-    pub fn new(sizes: [CacheSize; 3]) -> MissObserver {
+    /// For caches of instructions, of data, and the last level, or with TLBs too.
+    pub fn new(sizes: impl Into<ModelSizes>) -> MissObserver {
         MissObserver {
-            sizes,
+            sizes: sizes.into(),
             models: HashMap::new(),
             code: HashMap::new(),
             maps: HashMap::new(),

@@ -1,7 +1,6 @@
 //! The counts by code of a baseline.
 
 use std::collections::BTreeSet;
-use std::collections::btree_map::Entry;
 
 use cyclometer_toolkit::core::Provenance;
 use cyclometer_toolkit::stats::compare::Series;
@@ -10,8 +9,8 @@ use serde_json::Value;
 
 use super::{BaselineProblem, BaselineRead, SAVE_ANEW};
 
-/// Reads `by` of a command that `compare` or `stat` wrote; `None` where it has none, or lines, which
-/// `compare` does not read.
+/// Reads `by` of a command that `compare` or `stat` wrote, with inlined functions apart if it has them;
+/// `None` where it has none, or lines, which `compare` does not read.
 pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
     let Some(by) = command.get("by") else { return Ok(None) };
     let word = by.get("grouping").and_then(Value::as_str).unwrap_or_default();
@@ -34,6 +33,7 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
         .filter(|runs| (1..=MOST_RUNS).contains(runs))
         .ok_or_else(|| problem("'by' has no number of runs"))?;
     let rows = by.get("rows").and_then(Value::as_array).ok_or_else(|| problem("'by' has no list 'rows'"))?;
+    series.has_inlined = rows.iter().any(|row| row.get("inlined_into").is_some());
     let mut names = BTreeSet::new();
     for row in rows {
         let [object, function, inlined_into] =
@@ -46,29 +46,18 @@ pub(super) fn read(command: &Value) -> BaselineRead<Option<CodeSeries>> {
         if !names.insert(name.clone()) {
             return Err(problem("'by' has two rows of one name"));
         }
-        // The counts of inlined functions are part of those of the function around them.
-        let name = match name.inlined_into {
-            Some(around) => CodeName { function: Some(around), inlined_into: None, ..name },
-            None => name,
-        };
-        add(&mut series, name, counts).ok_or_else(|| problem("the counts of 'by' are too large"))?;
+        series.rows.insert(name, counts);
     }
     Ok(Some(series))
 }
 
-/// Adds counts to those of a function or file; `None`: the sum does not fit in 64 bits.
-fn add(series: &mut CodeSeries, name: CodeName, counts: Vec<Vec<u64>>) -> Option<()> {
-    match series.rows.entry(name) {
-        Entry::Vacant(row) => {
-            row.insert(counts);
-        }
-        Entry::Occupied(mut row) => {
-            for (sum, count) in row.get_mut().iter_mut().flatten().zip(counts.iter().flatten()) {
-                *sum = sum.checked_add(*count)?;
-            }
-        }
+/// The counts for a comparison that shows inlined functions, or does not: then their counts are part of
+/// those of the function around them.
+pub(super) fn as_asked(code: CodeSeries, inlines: bool) -> BaselineRead<CodeSeries> {
+    if inlines || !code.has_inlined {
+        return Ok(code);
     }
-    Some(())
+    code.without_inlined().ok_or_else(|| problem("the counts of 'by' are too large"))
 }
 
 /// The counts by code of the events that the command has counts of; `None` where it has none. Events whose
@@ -158,6 +147,17 @@ mod tests {
         let written = json!({ "by": series_json(&series()) });
         assert_eq!(read(&written).unwrap(), Some(series()));
         assert_eq!(read(&json!({})).unwrap(), None);
+        let mut inlined = series();
+        inlined.has_inlined = true;
+        let name = |into: Option<&str>| CodeName {
+            function: Some("g".to_owned()),
+            inlined_into: into.map(str::to_owned),
+            ..CodeName::default()
+        };
+        inlined.rows.insert(name(Some("f")), vec![vec![7, 8]; 2]);
+        inlined.rows.insert(name(None), vec![vec![9, 10]; 2]);
+        let written = json!({ "by": series_json(&inlined) });
+        assert_eq!(read(&written).unwrap(), Some(inlined));
     }
 
     #[test]
@@ -173,16 +173,20 @@ mod tests {
     }
 
     #[test]
-    fn inlined_functions_are_part_of_the_function_around_them() {
+    fn inlined_functions_are_part_of_the_function_around_them_unless_they_are_asked_for() {
         let row = |function: &str, into: Option<&str>, count: u64| {
             json!({"object": "/p", "function": function, "file": null, "line": null, "inlined_into": into,
                    "counts": [count]})
         };
         let read_rows = |rows: &[Value]| {
-            read(&json!({"by": {"grouping": "function", "events": ["a"], "rows": rows, "notes": []}}))
+            let by = json!({"grouping": "function", "events": ["a"], "rows": rows, "notes": []});
+            read(&json!({ "by": by })).map(Option::unwrap)
         };
         let rows = [row("f", Some("g"), 7), row("g", None, 5), row("f", None, 3), row("h", Some("g"), 2)];
-        let series = read_rows(&rows).unwrap().unwrap();
+        let apart = as_asked(read_rows(&rows).unwrap(), true).unwrap();
+        assert_eq!((apart.rows.len(), apart.has_inlined, apart.totals(0)), (4, true, vec![Some(17)]));
+        let series = as_asked(apart, false).unwrap();
+        assert!(!series.has_inlined);
         let counts: Vec<(&str, u64)> = series
             .rows
             .iter()
@@ -191,7 +195,8 @@ mod tests {
         assert_eq!((counts, series.totals(0)), (vec![("f", 3), ("g", 14)], vec![Some(17)]));
         let twice = read_rows(&[row("f", Some("g"), 1), row("f", Some("g"), 1)]).unwrap_err();
         assert_eq!(twice.text, "'by' has two rows of one name");
-        let large = read_rows(&[row("f", Some("g"), u64::MAX), row("g", None, 1)]).unwrap_err();
+        let large = read_rows(&[row("f", Some("g"), u64::MAX), row("g", None, 1)]).unwrap();
+        let large = as_asked(large, false).unwrap_err();
         assert_eq!(large.text, "the counts of 'by' are too large");
     }
 

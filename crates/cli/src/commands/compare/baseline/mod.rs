@@ -59,11 +59,18 @@ impl Baseline {
         ));
     }
 
-    /// Checks that it has counts by this kind of code.
-    fn check_code(&self, wanted: Grouping) -> Result<()> {
+    /// Checks that it has counts by this kind of code, and those of inlined functions where they are shown.
+    fn check_code(&self, wanted: Grouping, inlines: bool) -> Result<()> {
         let (file, wanted) = (&self.file, wanted.word());
         let message = match &self.code {
-            Some(code) if code.grouping.word() == wanted => return Ok(()),
+            Some(code) if code.grouping.word() == wanted && (code.has_inlined || !inlines) => return Ok(()),
+            Some(code) if code.grouping.word() == wanted => {
+                let message = format!("the baseline {file} has no counts of inlined functions");
+                let help = "save it anew with --save-baseline FILE --by function --inlines, or leave --inlines \
+                            out";
+                let error = Error::new(ErrorKind::InvalidInput, message);
+                return Err(error.with_recovery(Recovery::fix(help)));
+            }
             Some(code) => {
                 format!("the baseline {file} has counts by {}, not by {wanted}", code.grouping.word())
             }
@@ -140,8 +147,10 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     let chosen = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
     let RecordedCommand { command, series, code, failures, stdout } = chosen;
     let processors = contents.processors;
+    let code = code.map(|code| code::as_asked(code, args.inlines)).transpose();
+    let code = code.map_err(|problem| problem.about(&file))?;
     let baseline = Baseline { file, command, series, code, failures, stdout, processors, notes };
-    args.by.map_or(Ok(()), |grouping| baseline.check_code(grouping))?;
+    args.by.map_or(Ok(()), |grouping| baseline.check_code(grouping, args.inlines))?;
     Ok(baseline)
 }
 
@@ -154,6 +163,8 @@ pub struct FormerBaseline {
     pub has_failures: bool,
     /// The kind of code that it has counts by, if any.
     pub by: Option<&'static str>,
+    /// Whether inlined functions have counts of their own.
+    pub has_inlined: bool,
 }
 
 impl FormerBaseline {
@@ -162,9 +173,10 @@ impl FormerBaseline {
         let commands = parse(text).map(|contents| contents.commands).unwrap_or_default();
         let has_failures = commands.iter().any(|recorded| recorded.failures.count() > 0);
         let by = commands.iter().find_map(|recorded| Some(recorded.code.as_ref()?.grouping.word()));
+        let has_inlined = commands.iter().filter_map(|one| one.code.as_ref()).any(|code| code.has_inlined);
         let series = commands.into_iter().flat_map(|recorded| recorded.series);
         let counted = series.filter(|series| !series.present().is_empty()).map(|series| series.name);
-        FormerBaseline { counted: counted.collect(), has_failures, by }
+        FormerBaseline { counted: counted.collect(), has_failures, by, has_inlined }
     }
 }
 
