@@ -417,7 +417,7 @@ mod tests {
         let [function, inlined_into] =
             [function, around].map(|name| (!name.is_empty()).then(|| name.to_owned()));
         let object = (object != "-").then(|| object.to_owned());
-        CodeName { object, function, inlined_into, line: None }
+        CodeName { object, function, inlined_into, ..CodeName::default() }
     }
 
     fn run(rows: &[(&str, u64)]) -> CountsByCode {
