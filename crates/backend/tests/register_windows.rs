@@ -416,7 +416,7 @@ fn registers_without_interrupts_refuse_windows_with_the_reason() {
     let refusal = refusal_of(bus, model, &slots(model, 1), &spec(&[every(0, N)]));
     assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
     assert_eq!(
-        refusal.text,
+        refusal.reason.to_string(),
         "windows by events need the interrupts of counters: the kernel does not pass interrupts of counters on to \
          user space"
     );
@@ -431,11 +431,14 @@ fn windows_that_no_counter_can_make_are_refused_by_name() {
     let all = slots(model, 1);
     let wide = refusal(&all, &spec(&[every(0, 1 << 60)]));
     assert_eq!(wide.kind, RefusalKind::Invalid);
-    assert!(wide.text.contains("Instructions") && wide.text.contains("at most"), "{wide:?}");
+    assert!(
+        wide.reason.to_string().contains("Instructions") && wide.reason.to_string().contains("at most"),
+        "{wide:?}"
+    );
     let absent = refusal(&all, &spec(&[every(7, N)]));
     assert_eq!((absent.kind, absent.slot), (RefusalKind::NotSupported, Some(SlotId(7))));
     let timed = refusal(&all, &WindowSpec::new(WindowBoundary::Interval(Duration::from_millis(1))));
-    assert!(timed.text.contains("readings"), "{timed:?}");
+    assert!(timed.reason.to_string().contains("readings"), "{timed:?}");
     let twice = refusal(&all, &spec(&[every(0, N), every(0, 2 * N)]));
-    assert!(twice.text.contains("two periods"), "{twice:?}");
+    assert!(twice.reason.to_string().contains("two periods"), "{twice:?}");
 }

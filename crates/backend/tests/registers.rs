@@ -241,7 +241,7 @@ fn a_machine_that_drops_writes_is_found_out_before_anything_is_counted() {
         let slots: Vec<Slot> = every_counter(model).into_iter().map(|event| event.slot).collect();
         let refusal = bench.source.open(&slots, &cpu()).err().unwrap();
         assert_eq!(refusal.kind, RefusalKind::Other);
-        let text = &refusal.text;
+        let text = refusal.reason.to_string();
         assert!(text.contains("stands still") || text.contains("does not keep"), "{text}");
     }
 }
@@ -284,10 +284,10 @@ fn only_cpus_and_children_can_be_counted() {
     for target in [Target::ThisThread, Target::Thread(7), Target::Process { pid: 7, inherit: true }] {
         let refusal = bench.source.open(&slots, &target).err().unwrap();
         assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
-        assert!(refusal.text.contains("use -a, -C, or a command"), "{}", refusal.text);
+        assert!(refusal.reason.to_string().contains("use -a, -C, or a command"), "{}", refusal.reason);
     }
     let refusal = bench.source.open(&slots, &Target::Cpus([9].into_iter().collect())).err().unwrap();
-    assert_eq!(refusal.text, "CPU 9 is none whose registers are known");
+    assert_eq!(refusal.reason.to_string(), "the registers of CPU 9 are not known");
     assert!(bench.source.open(&slots, &Target::Child(1)).is_ok());
 }
 
@@ -299,7 +299,7 @@ fn an_event_without_a_counter_is_refused_by_name() {
     part.seats[0].counter = CounterId::General(9);
     let refusal = bench.source.open(&[slot], &cpu()).err().unwrap();
     assert_eq!(refusal.slot, Some(SlotId(0)));
-    assert!(refusal.text.starts_with("e0 on skylake: "), "{}", refusal.text);
+    assert!(refusal.reason.to_string().starts_with("e0 on skylake: "), "{}", refusal.reason);
 }
 
 /// Simulated registers that report a disturbance, so that their counts are invalid.

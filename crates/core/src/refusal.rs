@@ -1,5 +1,6 @@
 //! Refusals: why a source does not open what a plan wants. They are data for another plan, not errors.
 
+use crate::reason::RefusalReason;
 use crate::slot_id::SlotId;
 
 /// Why a source did not open the slots of the plan.
@@ -9,8 +10,20 @@ pub struct Refusal {
     pub slot: Option<SlotId>,
     /// The kind of refusal.
     pub kind: RefusalKind,
-    /// The kernel's answer, in words, with the object.
-    pub text: String,
+    /// The reason; its words name the object.
+    pub reason: RefusalReason,
+}
+
+impl Refusal {
+    /// The refusal of a slot.
+    pub fn of_slot(slot: SlotId, kind: RefusalKind, reason: impl Into<RefusalReason>) -> Refusal {
+        Refusal { slot: Some(slot), kind, reason: reason.into() }
+    }
+
+    /// The refusal of the target or the whole pass.
+    pub fn of_target(kind: RefusalKind, reason: impl Into<RefusalReason>) -> Refusal {
+        Refusal { slot: None, kind, reason: reason.into() }
+    }
 }
 
 /// Kinds of refusal, each replanned differently.

@@ -798,7 +798,7 @@ mod tests {
         assert_eq!(noted(&plan), [true, false]);
         let plan = reassemble(plan, &machine()).unwrap();
         assert_eq!((noted(&plan), plan.sharing.too_large.len()), ([true, false], 1));
-        let refusal = |slot| Refusal { slot: Some(slot), kind: RefusalKind::Other, text: "no".to_owned() };
+        let refusal = |slot| Refusal { slot: Some(slot), kind: RefusalKind::Other, reason: "no".into() };
         let Replan::Try(plan, _) = replan(plan, &refusal(SlotId(0)), &machine()).unwrap() else { panic!() };
         assert_eq!(plan.lines[0].candidate().unwrap().rung, Rung::Os);
         assert_eq!((noted(&plan), plan.lines[0].event.notes.len()), ([false, false], 0));

@@ -732,8 +732,8 @@ mod tests {
         show.report.plan.intent.subject = IntentSubject::Running;
         assert!(!hinted(&show), "it counts commands only");
         show.report.plan.intent.subject = IntentSubject::Command;
-        let (kind, text) = (RefusalKind::TargetNotSupported, "a setuid program".to_owned());
-        show.report.plan.lines[6].skipped[0] = left_out(SkipReason::Refused { kind, text });
+        let (kind, reason) = (RefusalKind::TargetNotSupported, Box::new("a setuid program".into()));
+        show.report.plan.lines[6].skipped[0] = left_out(SkipReason::Refused { kind, reason });
         assert!(!hinted(&show), "it was asked, and refused");
         show.report.plan.lines[6].skipped[0] = left_out(SkipReason::SeesUserMode);
         assert!(!hinted(&show), "a request would change nothing");

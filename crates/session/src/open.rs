@@ -174,7 +174,7 @@ struct SourceRefusal {
 }
 
 fn busy(refusal: &Refusal) -> Error {
-    Error::new(ErrorKind::CounterBusy, refusal.text.clone())
+    Error::new(ErrorKind::CounterBusy, refusal.reason.to_string())
 }
 
 /// Counts the pauses taken for a busy PMU, by the recovery of that error kind.

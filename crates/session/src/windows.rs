@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Counting, RefusalKind};
+use cyclometer_core::reason::RefusalReason;
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowSpec, Windowing, WindowingState};
 use cyclometer_core::{Error, ErrorKind, Pass, Recovery, Refusal, Result, Rung, Slot, SlotId, Target};
 
@@ -75,8 +76,12 @@ impl RunningSession<'_, '_> {
         });
         match leader.and_then(|line| line.skipped.first()) {
             Some(skipped) if refusal.kind == RefusalKind::TargetNotSupported => {
-                let text = format!("{}; {}: {}", refusal.text, skipped.rung, skipped.reason);
-                Refusal { text, ..refusal }
+                let reason = RefusalReason::AlsoBetterSource {
+                    reason: Box::new(refusal.reason),
+                    better: skipped.rung,
+                    skipped: Box::new(skipped.reason.clone()),
+                };
+                Refusal { slot: refusal.slot, kind: refusal.kind, reason }
             }
             _ => refusal,
         }
@@ -197,7 +202,7 @@ fn refused(refusal: &Refusal) -> Error {
         Kind::Other => (ErrorKind::Os, by_time),
         _ => (ErrorKind::EventUnsupported, by_time),
     };
-    Error::new(kind, refusal.text.clone()).with_recovery(Recovery::fix(fix))
+    Error::new(kind, refusal.reason.to_string()).with_recovery(Recovery::fix(fix))
 }
 
 #[cfg(test)]
@@ -217,7 +222,7 @@ mod tests {
             (RefusalKind::NoSuchTarget, ErrorKind::NoSuchTarget, "ps -eL"),
             (RefusalKind::TooManyFiles, ErrorKind::Os, "ulimit -n"),
         ] {
-            let error = refused(&Refusal { slot: None, kind, text: "the reason".to_owned() });
+            let error = refused(&Refusal::of_target(kind, "the reason"));
             assert_eq!((error.kind(), error.to_string().as_str()), (expected, "the reason"));
             assert!(error.recovery().to_string().contains(remedy), "{kind:?}: {:?}", error.recovery());
         }

@@ -196,5 +196,5 @@ impl Counting for KperfCounting {
 fn failed(call: &str, error: io::Error) -> Error {
     let refusal = super::refused::refusal(call, &error);
     let recovery = Recovery::fix("`cyclometer doctor` tells whether kperf works here");
-    Error::new(ErrorKind::Os, refusal.text).with_recovery(recovery).with_source(error)
+    Error::new(ErrorKind::Os, refusal.reason.to_string()).with_recovery(recovery).with_source(error)
 }

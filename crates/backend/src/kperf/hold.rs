@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::KperfRefusal;
 use cyclometer_core::{CounterMask, Refusal, Slot};
 use cyclometer_sys::macos::{Kpc, KpcClasses};
 
@@ -119,9 +120,8 @@ fn available(kpc: &dyn Kpc, cores: &[CorePmu]) -> Result<CounterMask, Refusal> {
         (5, None) => WITHOUT_POWER,
         (0, None) => 0,
         (other, None) => {
-            let text =
-                format!("kperf offers {other} configurable counters, and no layout of so many is known");
-            return Err(Refusal { slot: None, kind: RefusalKind::Other, text });
+            let reason = KperfRefusal::UnknownLayout { counters: other };
+            return Err(Refusal::of_target(RefusalKind::Other, reason));
         }
     };
     let fixed = kpc.counter_count(KpcClasses::FIXED).min(2);
@@ -201,7 +201,7 @@ impl CounterHold {
         match (slot, culprit) {
             (Some(slot), Some(index)) => {
                 let selector = words[index] & 0xffff;
-                of_event(slot, &format!("this version of macOS does not allow the event {selector:#x}"))
+                of_event(slot, |event| KperfRefusal::Selector { event, selector })
             }
             _ => refusal("kpc_set_config", error),
         }

@@ -3,6 +3,7 @@
 use cyclometer_arch::Coded;
 use cyclometer_arch::apple::kpc_word;
 use cyclometer_core::event::{Part, RegisterEvent};
+use cyclometer_core::reason::KperfRefusal;
 use cyclometer_core::{CounterId, CounterMask, Modes, Refusal, Slot, SlotId};
 
 use super::refused::of_event;
@@ -109,11 +110,15 @@ fn counted(
     counters: CounterMask,
     turn: u32,
 ) -> Result<CountedPart, Refusal> {
-    let seat = event.seat_in(turn).ok_or_else(|| of_event(slot, "it has no counter"))?;
+    let seat =
+        event.seat_in(turn).ok_or_else(|| of_event(slot, |event| KperfRefusal::NoCounter { event }))?;
     let core = cores.iter().find(|core| core.name == event.pmu);
-    let core = core.ok_or_else(|| of_event(slot, &format!("{} is no PMU of this machine", event.pmu)))?;
+    let core = core.ok_or_else(|| {
+        of_event(slot, |name| KperfRefusal::OtherPmu { event: name, pmu: event.pmu.clone() })
+    })?;
     if !counters.contains(seat.counter) {
-        return Err(of_event(slot, &format!("{} stays with the power manager", name(seat.counter))));
+        let counter = name(seat.counter);
+        return Err(of_event(slot, |event| KperfRefusal::PowerManager { event, counter }));
     }
     let fixed = counters.fixed_bits().count_ones() as usize;
     let (value, word) = match seat.counter {
@@ -122,7 +127,8 @@ fn counted(
             let coded = Coded::new(seat.code).on([seat.counter].into_iter().collect());
             let modes = slot.filter.unwrap_or(Modes::USER_KERNEL);
             let word = kpc_word(&core.chip, &coded, seat.counter, modes)
-                .map_err(|error| of_event(slot, &error.to_string()))?;
+                .map_err(|error| error.to_string())
+                .map_err(|error| of_event(slot, |event| KperfRefusal::NotEncoded { event, error }))?;
             let index = (counters.general_bits() & ((1 << n) - 1)).count_ones() as usize;
             (fixed + index, Some((index, word.word)))
         }

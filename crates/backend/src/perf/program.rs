@@ -6,6 +6,7 @@ use std::io;
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{At, RefusalKind};
 use cyclometer_core::pmu::CorePmuName;
+use cyclometer_core::reason::{PerfRefusal, RefusalReason};
 use cyclometer_core::{Modes, PartReason, Refusal, Slot, SlotId, Target};
 use cyclometer_sys::perf::{self, Attr, GroupValues, OpenEvent, Values, flags};
 use cyclometer_sys::process::{self, errno};
@@ -120,8 +121,8 @@ const ATTEMPTS: usize = 3;
 /// such a thread as well could count it twice.
 fn open_threads(units: &[PerfGroup<'_>], pid: u32, inherit: bool) -> Result<Vec<OpenedEvent>, Refusal> {
     let unrelated = |error: std::io::Error| {
-        let text = format!("the threads of process {pid} cannot be listed: {error}");
-        refusal::of_target(RefusalKind::TargetNotSupported, text)
+        let reason = PerfRefusal::ThreadsNotListed { pid, error: error.to_string() };
+        Refusal::of_target(RefusalKind::TargetNotSupported, reason)
     };
     process::check_process_list().map_err(unrelated)?;
     let mut attempts = 1;
@@ -157,7 +158,8 @@ fn open_listed(
     }
     let bound_to_threads = |unit: &PerfGroup<'_>| !is_system_wide(unit);
     if opened.is_empty() && (listed.is_empty() || units.iter().any(bound_to_threads)) {
-        return Err(refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no process {pid}")));
+        let reason = RefusalReason::NoTarget { target: format!("process {pid}") };
+        return Err(Refusal::of_target(RefusalKind::NoSuchTarget, reason));
     }
     Ok(opened)
 }
@@ -175,8 +177,8 @@ fn is_system_wide(unit: &PerfGroup<'_>) -> bool {
 }
 
 fn nowhere(slot: &Slot) -> Refusal {
-    let text = format!("{} counts on none of the chosen CPUs", slot.name);
-    refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text)
+    let reason = PerfRefusal::NotOnCpus { event: slot.name.clone() };
+    Refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, reason)
 }
 
 /// Opens the events of a unit at one place, the leader first.
@@ -288,28 +290,26 @@ pub(super) fn refused(
     e: &io::Error,
     before: usize,
 ) -> Refusal {
-    let (kind, text) = refusal::meaning(e, &member.event.pmu, &place.to_string());
+    let (kind, answer) = refusal::meaning(e, &member.event.pmu, &place.to_string());
     let alone = attributes(&PerfGroup { members: vec![*member] }, member, place, true);
     if kind == RefusalKind::Invalid && before > 0 && open_event(&alone, place, None).is_ok() {
-        let names: Vec<&str> = unit.members.iter().map(|member| member.slot.name.as_str()).collect();
-        let text = format!(
-            "the group {{{}}} does not fit on {}: it takes {before} of its {} events",
-            names.join(","),
-            member.event.pmu,
-            names.len()
-        );
-        return refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, text);
+        let reason = PerfRefusal::GroupTooLarge {
+            events: unit.members.iter().map(|member| member.slot.name.clone()).collect(),
+            pmu: member.event.pmu.clone(),
+            opened: before,
+        };
+        return Refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, reason);
     }
     let opens_beside = |elsewhere: &EventTarget| open_event(&alone, elsewhere, None).is_ok();
     if e.raw_os_error() == Some(errno::ENOENT)
         && let Some(reason) = place.without_controller()
         && place.without_group().as_ref().is_some_and(opens_beside)
     {
-        return refusal::of_target(RefusalKind::NoSuchTarget, reason);
+        return Refusal::of_target(RefusalKind::NoSuchTarget, reason);
     }
     match kind {
-        RefusalKind::NoSuchTarget => refusal::of_target(kind, text),
-        _ => refusal::of_slot(member.slot.id, kind, text),
+        RefusalKind::NoSuchTarget => Refusal::of_target(kind, PerfRefusal::Answer(answer)),
+        _ => Refusal::of_slot(member.slot.id, kind, PerfRefusal::Answer(answer)),
     }
 }
 

@@ -7,6 +7,7 @@ use cyclometer_arch::{
 use cyclometer_core::event::{Part, RegisterEvent};
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::reason::RegisterRefusal;
 use cyclometer_core::{Modes, Refusal, Slot, SlotId};
 
 use super::{Bus, CorePmu, OverflowSource, WindowSetup};
@@ -137,8 +138,8 @@ fn parts_on<'s>(slot: &'s Slot, core: &'s CorePmu) -> impl Iterator<Item = (usiz
 
 fn placed(slot: &Slot, event: &RegisterEvent, turn: u32) -> Result<Placed, Refusal> {
     let Some(seat) = event.seat_in(turn) else {
-        let text = format!("{} has no counter of {}", slot.name, event.pmu);
-        return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text });
+        let reason = RegisterRefusal::NoCounter { event: slot.name.clone(), pmu: event.pmu.clone() };
+        return Err(Refusal::of_slot(slot.id, RefusalKind::NotSupported, reason));
     };
     Ok(Placed {
         coded: Coded::new(seat.code).on([seat.counter].into_iter().collect()),
@@ -160,10 +161,10 @@ fn check(core: &CorePmu, options: ProgramOptions, events: &[(&Slot, Placed)]) ->
     let culprit = events.iter().find_map(|(slot, placed)| Some((*slot, alone(placed)?)));
     let first = events.first().map(|(slot, _)| *slot);
     let (slot, error) = culprit.map_or((first, together), |(slot, error)| (Some(slot), error));
-    let name = slot.map_or("", |slot| slot.name.as_str());
-    Err(Refusal {
-        slot: slot.map(|slot| slot.id),
-        kind: RefusalKind::NotSupported,
-        text: format!("{name} on {}: {error}", core.name),
-    })
+    let reason = RegisterRefusal::NotEncoded {
+        event: slot.map(|slot| slot.name.clone()),
+        pmu: core.name.clone(),
+        error: error.to_string(),
+    };
+    Err(Refusal { slot: slot.map(|slot| slot.id), kind: RefusalKind::NotSupported, reason: reason.into() })
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::{Clock, Reading, RefusalKind};
+use cyclometer_core::reason::RegisterRefusal;
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{
     CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, MissingReason, PartReason, Refusal, Result,
@@ -48,14 +49,10 @@ impl<B: Bus + 'static> RegisterSource<B> {
                 let child = company.is_some().then_some(*pid);
                 Ok(CountedCpus { cpus: vec![cpu], company, child })
             }
-            _ => Err(Refusal {
-                slot: None,
-                kind: RefusalKind::TargetNotSupported,
-                text: format!(
-                    "the source '{}' counts CPUs: use -a, -C, or a command, which is then bound to one CPU",
-                    self.rung
-                ),
-            }),
+            _ => {
+                let reason = RegisterRefusal::CountsCpus(self.rung);
+                Err(Refusal::of_target(RefusalKind::TargetNotSupported, reason))
+            }
         }
     }
 
@@ -162,14 +159,11 @@ fn counters_of(part: &Part) -> Vec<CounterId> {
 }
 
 fn busy(cpu: u32, counters: CounterMask) -> Refusal {
-    let (noun, verb) = if counters.len() == 1 { ("counter", "is") } else { ("counters", "are") };
-    let text = format!("{noun} {counters} of CPU {cpu} {verb} in use: something else has the PMU");
-    Refusal { slot: None, kind: RefusalKind::Busy, text }
+    Refusal::of_target(RefusalKind::Busy, RegisterRefusal::InUse { cpu, counters })
 }
 
 fn unknown(cpu: u32) -> Refusal {
-    let text = format!("CPU {cpu} is none whose registers are known");
-    Refusal { slot: None, kind: RefusalKind::NoSuchTarget, text }
+    Refusal::of_target(RefusalKind::NoSuchTarget, RegisterRefusal::UnknownCpu(cpu))
 }
 
 fn refusal(error: &Error) -> Refusal {
@@ -179,7 +173,7 @@ fn refusal(error: &Error) -> Refusal {
         ErrorKind::NoSuchTarget => RefusalKind::NoSuchTarget,
         _ => RefusalKind::Other,
     };
-    Refusal { slot: None, kind, text: error.to_string() }
+    Refusal::of_target(kind, error.to_string())
 }
 
 impl<B: Bus + 'static> Source for RegisterSource<B> {

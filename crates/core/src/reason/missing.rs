@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_the_reason_in_its_own_words() {
-        let refusal = Refusal { slot: None, kind: RefusalKind::Busy, text: "EBUSY: the PMU".to_owned() };
+        let refusal = Refusal::of_target(RefusalKind::Busy, "EBUSY: the PMU");
         assert_eq!(MissingReason::from(&refusal).to_string(), "EBUSY: the PMU");
         let reason = MissingReason::Lacks(LackReason::NotOfSource(Rung::Msr));
         assert_eq!(reason.to_string(), "the source 'msr' that was asked for does not count it");

@@ -46,8 +46,8 @@ impl cyclometer_core::Launch for RotationWorld {
 }
 
 impl Child for RotationWorld {
-    fn pid(&self) -> u32 {
-        1
+    fn pid(&self) -> Option<u32> {
+        Some(1)
     }
 
     fn release(&mut self) -> Result<()> {

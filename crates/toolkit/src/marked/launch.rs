@@ -163,7 +163,7 @@ impl Launch for MarkedLaunch<'_> {
         command.variables.push(board.variable().into());
         let inner = self.inner.prepare(&command)?;
         let marked = Marked { board, counters: Vec::new(), left_out: Vec::new() };
-        self.boards.0.borrow_mut().prepared.insert(inner.pid(), marked);
+        self.boards.0.borrow_mut().prepared.extend(inner.pid().map(|pid| (pid, marked)));
         Ok(Box::new(MarkedChild { inner, boards: self.boards.clone() }))
     }
 }
@@ -175,12 +175,12 @@ struct MarkedChild {
 }
 
 impl Child for MarkedChild {
-    fn pid(&self) -> u32 {
+    fn pid(&self) -> Option<u32> {
         self.inner.pid()
     }
 
     fn release(&mut self) -> Result<()> {
-        self.boards.release(self.inner.pid());
+        self.inner.pid().into_iter().for_each(|pid| self.boards.release(pid));
         self.inner.release()
     }
 
@@ -207,7 +207,7 @@ impl Child for MarkedChild {
 
 impl Drop for MarkedChild {
     fn drop(&mut self) {
-        self.boards.end(self.inner.pid());
+        self.inner.pid().into_iter().for_each(|pid| self.boards.end(pid));
     }
 }
 

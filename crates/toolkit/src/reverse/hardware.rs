@@ -292,7 +292,7 @@ impl OpenFailure {
     fn into_error(self) -> Error {
         match self {
             OpenFailure::Failed(error) => error,
-            OpenFailure::Refused(Refusal { kind, text, .. }) => {
+            OpenFailure::Refused(Refusal { kind, reason, .. }) => {
                 let kind = match kind {
                     RefusalKind::NoPermission => ErrorKind::PermissionDenied,
                     RefusalKind::Busy => ErrorKind::CounterBusy,
@@ -300,7 +300,7 @@ impl OpenFailure {
                     RefusalKind::NotSupported | RefusalKind::Invalid => ErrorKind::EventUnsupported,
                     _ => ErrorKind::Os,
                 };
-                Error::new(kind, text)
+                Error::new(kind, reason.to_string())
             }
         }
     }
@@ -321,9 +321,9 @@ impl SweepTarget for HardwareTarget {
             Ok(()) => Ok(CodePlacement::Placed),
             Err(OpenFailure::Refused(Refusal {
                 kind: RefusalKind::NotSupported | RefusalKind::Invalid,
-                text,
+                reason,
                 ..
-            })) => Ok(CodePlacement::Refused(text)),
+            })) => Ok(CodePlacement::Refused(reason.to_string())),
             Err(failure) => Err(failure.into_error()),
         }
     }

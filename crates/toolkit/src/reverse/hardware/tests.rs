@@ -52,7 +52,7 @@ impl Source for FakePerf {
                         0x82d0 => Some(Concept::Stores),
                         0x0010 => {
                             let text = "the kernel refuses the attributes (EINVAL)".to_owned();
-                            return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::Invalid, text });
+                            return Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, text));
                         }
                         _ => None,
                     }
