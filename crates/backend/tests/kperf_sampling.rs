@@ -13,7 +13,7 @@ use cyclometer_backend::kdebug::{
 };
 use cyclometer_backend::kperf::KperfSource;
 use cyclometer_backend::registers::CorePmu;
-use cyclometer_core::event::{Part, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{Part, RegisterAssignment, RegisterEvent};
 use cyclometer_core::exec::{Reading, RefusalKind};
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowRow, WindowSpec, Windowing, WindowingState};
 use cyclometer_core::{
@@ -226,7 +226,7 @@ fn slot(id: usize, name: &str, select: u16, counter: CounterId, modes: Modes) ->
         cpus: CpuSet::default(),
         codes: Vec::new(),
         wide: false,
-        seats: vec![RegisterSeat { turn: None, counter, code }],
+        assignments: vec![RegisterAssignment { rotation_group: None, counter, code }],
     });
     Slot { filter: Some(modes), ..Slot::new(SlotId(id), name, Rung::Kperf, vec![part]) }
 }

@@ -238,7 +238,7 @@ fn this_thread_is_counted_between_start_and_stop() {
 
 /// A clock that always counts, and one for each of two rotation groups.
 fn clocks() -> Vec<Slot> {
-    let clock = |id, turn| Slot { turn, ..software(id, TASK_CLOCK) };
+    let clock = |id, rotation_group| Slot { rotation_group, ..software(id, TASK_CLOCK) };
     filtered(vec![clock(0, None), clock(1, Some(0)), clock(2, Some(1))])
 }
 
@@ -265,9 +265,9 @@ fn only_the_selected_turn_counts() {
     let running: Vec<u64> = reading.cells.iter().map(|cell| cell.time_running_ns).collect();
     assert!(enabled[1] + enabled[2] <= enabled[0], "{enabled:?}");
     assert_eq!(enabled, running);
-    let mut of_turn = Reading::default();
-    counting.read_turn(1, &mut of_turn).unwrap();
-    let slots: Vec<SlotId> = of_turn.cells.iter().map(|cell| cell.slot).collect();
+    let mut of_rotation_group = Reading::default();
+    counting.read_rotation_group(1, &mut of_rotation_group).unwrap();
+    let slots: Vec<SlotId> = of_rotation_group.cells.iter().map(|cell| cell.slot).collect();
     assert_eq!(slots, [SlotId(0), SlotId(2)]);
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cyclometer_arch::{Fault, PmuReg, Registers, Step};
 use cyclometer_backend::registers::{Bound, Bus, CorePmu, RegisterSource};
 use cyclometer_backend::sim::SimBus;
-use cyclometer_core::event::{RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{RegisterAssignment, RegisterCode, RegisterEvent};
 use cyclometer_core::exec::{Reading, RefusalKind};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, WindowThread, Windowing, WindowingState,
@@ -54,7 +54,7 @@ fn slots(model: &Model, cpus: u32) -> Vec<Slot> {
             cpus: (0..cpus).collect(),
             codes: vec![RegisterCode { code, counters }],
             wide: false,
-            seats: vec![RegisterSeat { turn: None, counter, code }],
+            assignments: vec![RegisterAssignment { rotation_group: None, counter, code }],
         };
         let slot = Slot::new(SlotId(id), format!("{concept:?}"), Rung::Sim, vec![Part::Registers(event)]);
         Slot { filter: Some(Modes::USER), ..slot }
@@ -278,7 +278,7 @@ fn a_counter_that_another_user_takes_is_lost_and_the_others_stay_exact() {
         let slots = slots(model, 1);
         // A counter of an event that is not the leader.
         let Part::Registers(event) = &slots[3].parts[0] else { panic!() };
-        let CounterId::General(counter) = event.seats[0].counter else { panic!() };
+        let CounterId::General(counter) = event.assignments[0].counter else { panic!() };
         let steal = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 5_000_000 };
         let mut bench =
             Bench::new(model, settings(1, 0), &[endless("loop")], &[steal], &spec(&[every(0, N)]));

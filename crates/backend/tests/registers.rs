@@ -8,7 +8,7 @@ use std::rc::Rc;
 use cyclometer_arch::{Coded, Fault, PmuReg, Registers, Step};
 use cyclometer_backend::registers::{Bound, Bus, CorePmu, RegisterSource};
 use cyclometer_backend::sim::SimBus;
-use cyclometer_core::event::{RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{RegisterAssignment, RegisterCode, RegisterEvent};
 use cyclometer_core::exec::{Cell, Reading, RefusalKind};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{
@@ -95,17 +95,17 @@ fn core(model: &Model) -> CorePmu {
     }
 }
 
-fn event(model: &Model, id: usize, code: EventCode, counter: CounterId, turn: Option<u32>) -> Slot {
+fn event(model: &Model, id: usize, code: EventCode, counter: CounterId, rotation_group: Option<u32>) -> Slot {
     let counters = CounterMask::from_iter([counter]);
     let event = RegisterEvent {
         pmu: model.id.to_owned(),
         cpus: [0].into_iter().collect(),
         codes: vec![RegisterCode { code, counters }],
         wide: false,
-        seats: vec![RegisterSeat { turn, counter, code }],
+        assignments: vec![RegisterAssignment { rotation_group, counter, code }],
     };
     let slot = Slot::new(SlotId(id), format!("e{id}"), Rung::Sim, vec![Part::Registers(event)]);
-    Slot { filter: Some(Modes::USER), turn, ..slot }
+    Slot { filter: Some(Modes::USER), rotation_group, ..slot }
 }
 
 /// An event for each counter of a chip.
@@ -199,7 +199,7 @@ fn a_narrow_counter_that_was_read_too_late_is_no_number() {
     bench.run("loop", 100);
     for cell in cells(counting.as_mut()) {
         let narrow = !matches!(events[cell.slot.0].slot.parts[0], Part::Registers(ref event)
-            if matches!(event.seats[0].counter, CounterId::Fixed(_)));
+            if matches!(event.assignments[0].counter, CounterId::Fixed(_)));
         assert_eq!(cell.lost.is_some(), narrow, "{cell:?}");
         assert!(cell.lost.is_none_or(|reason| matches!(reason, MissingReason::ReadTooLate { .. })));
     }
@@ -296,7 +296,7 @@ fn an_event_without_a_counter_is_refused_by_name() {
     let bench = Bench::new(Model::find("skylake").unwrap());
     let mut slot = every_counter(bench.model)[0].slot.clone();
     let Part::Registers(part) = &mut slot.parts[0] else { panic!() };
-    part.seats[0].counter = CounterId::General(9);
+    part.assignments[0].counter = CounterId::General(9);
     let refusal = bench.source.open(&[slot], &cpu()).err().unwrap();
     assert_eq!(refusal.slot, Some(SlotId(0)));
     assert!(refusal.reason.to_string().starts_with("e0 on skylake: "), "{}", refusal.reason);

@@ -494,8 +494,8 @@ pub trait Counting {
     /// # Errors
     ///
     /// `ErrorKind::Os`, `ErrorKind::StateLost`: it is then unknown which rotation group counts.
-    fn select(&mut self, turn: u32) -> Result<()> {
-        let _ = turn;
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        let _ = rotation_group;
         Ok(())
     }
 
@@ -535,8 +535,8 @@ pub trait Counting {
     /// # Errors
     ///
     /// Those of [`Counting::read`].
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        let _ = turn;
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
+        let _ = rotation_group;
         self.read(out)
     }
 

@@ -1,6 +1,6 @@
 //! Refusals: why a source does not open what a plan wants. They are data for another plan, not errors.
 
-use crate::reason::RefusalReason;
+use crate::reason::{PerfRefusal, RefusalReason, RegisterRefusal};
 use crate::slot_id::SlotId;
 
 /// Why a source did not open the slots of the plan.
@@ -23,6 +23,25 @@ impl Refusal {
     /// The refusal of the target or the whole pass.
     pub fn of_target(kind: RefusalKind, reason: impl Into<RefusalReason>) -> Refusal {
         Refusal { slot: None, kind, reason: reason.into() }
+    }
+}
+
+impl Refusal {
+    /// The remedy where the target does not exist: how to see those that do.
+    pub fn shows_targets(&self) -> &'static str {
+        match &self.reason {
+            RefusalReason::NoControlGroup { .. }
+            | RefusalReason::Perf(
+                PerfRefusal::OtherHierarchy { .. }
+                | PerfRefusal::ControlGroupNotOpened { .. }
+                | PerfRefusal::NoController { .. },
+            ) => "`find /sys/fs/cgroup -type d` shows control groups",
+            RefusalReason::Perf(PerfRefusal::NoSuchCpus(_))
+            | RefusalReason::Registers(RegisterRefusal::UnknownCpu(_)) => {
+                "`cyclometer cpus` shows the CPUs that can be counted"
+            }
+            _ => "`ps -eL` shows processes (PID) and threads (LWP)",
+        }
     }
 }
 
@@ -52,4 +71,20 @@ pub enum RefusalKind {
     TooManyFiles,
     /// Any other error.
     Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpuset::CpuSet;
+
+    #[test]
+    fn the_remedy_of_a_missing_target_is_about_targets_of_its_kind() {
+        let remedy =
+            |reason: RefusalReason| Refusal::of_target(RefusalKind::NoSuchTarget, reason).shows_targets();
+        assert!(remedy(RefusalReason::NoControlGroup { name: "a".to_owned() }).contains("control groups"));
+        let cpus = PerfRefusal::NoSuchCpus(CpuSet::parse("99").unwrap());
+        assert!(remedy(cpus.into()).contains("CPUs"));
+        assert!(remedy(RefusalReason::NoTarget { target: "process 7".to_owned() }).contains("ps -eL"));
+    }
 }

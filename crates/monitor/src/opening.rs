@@ -167,7 +167,7 @@ pub(crate) fn slots(plan: &Plan) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     for slot in plan.passes.iter().flat_map(|pass| &pass.slots).filter(counted) {
         if slots.iter().all(|known| known.id != slot.id) {
-            slots.push(Slot { turn: None, ..slot.clone() });
+            slots.push(Slot { rotation_group: None, ..slot.clone() });
         }
     }
     slots.sort_by_key(|slot| slot.id);

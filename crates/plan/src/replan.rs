@@ -35,7 +35,8 @@ pub enum Replan {
 pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
     let slot = match (refusal.kind, refusal.slot) {
         (RefusalKind::NoSuchTarget, _) => {
-            return Err(error(ErrorKind::NoSuchTarget, refusal, Recovery::None));
+            let remedy = Recovery::fix(refusal.shows_targets());
+            return Err(error(ErrorKind::NoSuchTarget, refusal, remedy));
         }
         (RefusalKind::TooManyFiles, _) => {
             let more = Recovery::GrantAccess { command: "ulimit -n 65536".to_owned() };
@@ -416,6 +417,7 @@ mod tests {
     fn a_vanished_target_is_an_error_with_its_name() {
         let error = refuse(vec![core_event("e")], 0, RefusalKind::NoSuchTarget).unwrap_err();
         assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::NoSuchTarget, "E: no"));
+        assert!(error.recovery().to_string().contains("ps -eL"), "{:?}", error.recovery());
     }
 
     #[test]

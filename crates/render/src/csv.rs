@@ -241,7 +241,7 @@ pub fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{failing_runs, golden, metrics, several_runs, turning};
+    use crate::testing::{failing_runs, golden, metrics, rotated, several_runs};
 
     #[test]
     fn fields_are_quoted_by_the_rfc() {
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn an_estimate_has_its_half_width() {
-        golden("turns.csv", &turning(&[200]).show(render).replace("\r\n", "\n"));
+        golden("turns.csv", &rotated(&[200]).show(render).replace("\r\n", "\n"));
     }
 
     #[test]

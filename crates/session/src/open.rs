@@ -146,7 +146,7 @@ impl RunningSession<'_, '_> {
             match self.source(rung)?.open(&opened, target) {
                 Ok(counting) => {
                     let counting = WithTwins::of(&slots, counting);
-                    let slots = slots.iter().map(|slot| (slot.id, slot.turn)).collect();
+                    let slots = slots.iter().map(|slot| (slot.id, slot.rotation_group)).collect();
                     sources.push(OpenSource { slots, counting });
                 }
                 Err(refusal) => return Ok(Err(SourceRefusal { rung, refusal })),

@@ -197,7 +197,7 @@ fn refused(refusal: &Refusal) -> Error {
         Kind::Busy => {
             (ErrorKind::CounterBusy, "end the other user of the counters; `cyclometer doctor` names it")
         }
-        Kind::NoSuchTarget => (ErrorKind::NoSuchTarget, "`ps -eL` shows processes (PID) and threads (LWP)"),
+        Kind::NoSuchTarget => (ErrorKind::NoSuchTarget, refusal.shows_targets()),
         Kind::TooManyFiles => (ErrorKind::Os, "raise the limit: ulimit -n"),
         Kind::Other => (ErrorKind::Os, by_time),
         _ => (ErrorKind::EventUnsupported, by_time),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cyclometer_core::event::{Part, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{Part, RegisterAssignment, RegisterEvent};
 use cyclometer_core::exec::Reading;
 use cyclometer_core::{CounterId, EventCode, Modes, SlotId};
 use cyclometer_sim::Model;
@@ -45,10 +45,10 @@ impl Mac {
 }
 
 /// An event on counters, one for each rotation group.
-fn slot(id: usize, select: u16, counters: &[CounterId], turn: Option<u32>) -> Slot {
+fn slot(id: usize, select: u16, counters: &[CounterId], rotation_group: Option<u32>) -> Slot {
     let code = EventCode { select, ..EventCode::default() };
-    let seat = |(i, counter): (usize, &CounterId)| RegisterSeat {
-        turn: turn.or((counters.len() > 1).then_some(i as u32)),
+    let assignment = |(i, counter): (usize, &CounterId)| RegisterAssignment {
+        rotation_group: rotation_group.or((counters.len() > 1).then_some(i as u32)),
         counter: *counter,
         code,
     };
@@ -57,11 +57,11 @@ fn slot(id: usize, select: u16, counters: &[CounterId], turn: Option<u32>) -> Sl
         cpus: CpuSet::default(),
         codes: Vec::new(),
         wide: false,
-        seats: counters.iter().enumerate().map(seat).collect(),
+        assignments: counters.iter().enumerate().map(assignment).collect(),
     });
     let mut slot = Slot::new(SlotId(id), format!("event{id}"), Rung::Kperf, vec![part]);
     slot.filter = Some(Modes::USER);
-    slot.turn = turn;
+    slot.rotation_group = rotation_group;
     slot
 }
 

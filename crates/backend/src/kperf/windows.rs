@@ -45,7 +45,7 @@ pub(super) fn open(
         let (Some(first), None) = (first, more) else {
             return Err(refusal(KperfRefusal::SeveralCounters { event: slot.name.clone() }));
         };
-        match first.turn {
+        match first.rotation_group {
             None => Ok(first.value),
             Some(_) => Err(refusal(KperfRefusal::NoRotation)),
         }

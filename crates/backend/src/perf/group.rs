@@ -29,8 +29,8 @@ impl<'a> PerfGroup<'a> {
     }
 
     /// The rotation group of the leader, which the others follow.
-    pub(super) fn turn(&self) -> Option<u32> {
-        self.leader().and_then(|leader| leader.slot.turn)
+    pub(super) fn rotation_group(&self) -> Option<u32> {
+        self.leader().and_then(|leader| leader.slot.rotation_group)
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn join_software(units: Vec<PerfGroup<'_>>) -> Vec<PerfGroup<'_>> {
 
 fn can_join(unit: &PerfGroup<'_>) -> bool {
     let [PerfMember { slot, event, .. }] = unit.members.as_slice() else { return false };
-    let is_plain = !slot.pinned && !slot.exclusive && slot.turn.is_none();
+    let is_plain = !slot.pinned && !slot.exclusive && slot.rotation_group.is_none();
     event.class == PerfClass::Software && event.pmu_type == SOFTWARE && is_plain
 }
 

@@ -27,7 +27,7 @@ pub(super) struct OpenedEvent {
     pub(super) leads: bool,
     pub(super) starts_at_exec: bool,
     /// The rotation group in which it counts; `None`: all.
-    pub(super) turn: Option<u32>,
+    pub(super) rotation_group: Option<u32>,
     /// Why its value may be incomplete.
     pub(super) partial: Option<PartReason>,
     /// A core PMU counts it.
@@ -198,7 +198,7 @@ fn open_unit(unit: &PerfGroup<'_>, place: &EventTarget) -> Result<Vec<OpenedEven
             event,
             leads: opened.is_empty(),
             starts_at_exec: place.starts_at_exec,
-            turn: unit.turn(),
+            rotation_group: unit.rotation_group(),
             partial: None,
             is_core: member.event.class == PerfClass::Core,
             reads,
@@ -234,7 +234,7 @@ pub(super) fn attributes(
     let any = |is: fn(&Slot) -> bool| unit.members.iter().any(|member| is(member.slot));
     let facts = [
         (leads, flags::DISABLED),
-        (leads && place.starts_at_exec && is_first(unit.turn()), flags::ENABLE_ON_EXEC),
+        (leads && place.starts_at_exec && is_first(unit.rotation_group()), flags::ENABLE_ON_EXEC),
         (leads && any(|slot| slot.pinned), flags::PINNED),
         (leads && any(|slot| slot.exclusive), flags::EXCLUSIVE),
         (place.inherit, flags::INHERIT),
@@ -262,8 +262,8 @@ pub(super) fn user_read_bits(pmu: &str) -> u64 {
 const ARM_USER_READ: u64 = 1 << 1;
 
 /// Whether events of this rotation group count from the start.
-pub(super) fn is_first(turn: Option<u32>) -> bool {
-    matches!(turn, None | Some(0))
+pub(super) fn is_first(rotation_group: Option<u32>) -> bool {
+    matches!(rotation_group, None | Some(0))
 }
 
 pub(super) fn mode_flags(slot: &Slot) -> u64 {
@@ -353,8 +353,8 @@ pub(super) mod tests {
     #[test]
     fn a_later_turn_is_not_armed_for_exec() {
         let mut slot = slot(0, None, vec![event("cpu", 4, PerfClass::Core)]);
-        for (turn, armed) in [(None, true), (Some(0), true), (Some(1), false)] {
-            slot.turn = turn;
+        for (rotation_group, armed) in [(None, true), (Some(0), true), (Some(1), false)] {
+            slot.rotation_group = rotation_group;
             let set = attr_of(&slot, &Target::Child(1), true).flags;
             assert_eq!((set & flags::ENABLE_ON_EXEC != 0, set & flags::DISABLED != 0), (armed, true));
         }

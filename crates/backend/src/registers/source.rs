@@ -153,7 +153,7 @@ fn restore_all(drivers: &mut [Driver], bus: &mut dyn Bus) {
 
 fn counters_of(part: &Part) -> Vec<CounterId> {
     match part {
-        Part::Registers(event) => event.seats.iter().map(|seat| seat.counter).collect(),
+        Part::Registers(event) => event.assignments.iter().map(|assignment| assignment.counter).collect(),
         _ => Vec::new(),
     }
 }
@@ -255,9 +255,9 @@ impl<B: Bus> RegisterCounting<B> {
         }
     }
 
-    fn put(&mut self, turn: Option<u32>, out: &mut Reading) {
+    fn put(&mut self, rotation_group: Option<u32>, out: &mut Reading) {
         for driver in &self.drivers {
-            out.cells.extend(driver.cells(turn, self.place.company.as_ref()));
+            out.cells.extend(driver.cells(rotation_group, self.place.company.as_ref()));
         }
     }
 }
@@ -278,12 +278,12 @@ impl<B: Bus + 'static> Counting for RegisterCounting<B> {
         Some(self.record(spec))
     }
 
-    fn select(&mut self, turn: u32) -> Result<()> {
-        if turn == self.selected {
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        if rotation_group == self.selected {
             return Ok(());
         }
-        self.selected = turn;
-        self.each(|driver, bus| driver.select(turn, bus))
+        self.selected = rotation_group;
+        self.each(|driver, bus| driver.select(rotation_group, bus))
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
@@ -297,9 +297,9 @@ impl<B: Bus + 'static> Counting for RegisterCounting<B> {
     }
 
     /// The rotation group may have ended: its counts were added up when another was selected.
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
         self.update()?;
-        self.put(Some(turn), out);
+        self.put(Some(rotation_group), out);
         Ok(())
     }
 
@@ -333,7 +333,7 @@ mod tests {
                 cpus: CpuSet::default(),
                 codes: vec![RegisterCode { code: EventCode::default(), counters: CounterMask::first(4, 0) }],
                 wide: false,
-                seats: Vec::new(),
+                assignments: Vec::new(),
             })
         };
         Slot::new(SlotId(0), "e", Rung::Msr, pmus.iter().map(part).collect())

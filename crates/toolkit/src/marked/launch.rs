@@ -257,8 +257,8 @@ impl Counting for MarkedCounting {
         self.inner.stop()
     }
 
-    fn select(&mut self, turn: u32) -> Result<()> {
-        self.inner.select(turn)
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        self.inner.select(rotation_group)
     }
 
     fn exited(&mut self, exit: &Exit) {
@@ -273,8 +273,8 @@ impl Counting for MarkedCounting {
         self.inner.longest_pause()
     }
 
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        self.inner.read_turn(turn, out)
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
+        self.inner.read_rotation_group(rotation_group, out)
     }
 
     fn counters(&mut self) -> Vec<CounterAt> {

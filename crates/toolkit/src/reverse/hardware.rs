@@ -4,7 +4,7 @@ use cyclometer_arch::{Chip, Coded, perf_words};
 use cyclometer_backend::{msr, sources, sysreg};
 use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::concept::Concept;
-use cyclometer_core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{PerfClass, PerfEvent, RegisterAssignment, RegisterCode, RegisterEvent};
 use cyclometer_core::exec::Reading;
 use cyclometer_core::plan::IntentSubject;
 use cyclometer_core::{
@@ -127,7 +127,7 @@ impl HardwarePmu {
         let slot = self.slots_of("instructions:u")?.pop()?;
         let is_beside = |part: &Part| match part {
             Part::Registers(event) => {
-                event.seats.iter().all(|seat| matches!(seat.counter, CounterId::Fixed(_)))
+                event.assignments.iter().all(|assignment| matches!(assignment.counter, CounterId::Fixed(_)))
             }
             _ => self.chip.counters.known().fixed_bits() != 0,
         };
@@ -192,7 +192,7 @@ impl CodeSlots {
             cpus: CpuSet::default(),
             codes: vec![RegisterCode { code, counters: CounterMask::from_iter([counter]) }],
             wide: false,
-            seats: vec![RegisterSeat { turn: None, counter, code }],
+            assignments: vec![RegisterAssignment { rotation_group: None, counter, code }],
         }
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn of_leader(
     match refusal.reason {
         RefusalReason::Perf(PerfRefusal::Answer(answer)) if refusal.kind == RefusalKind::NoPermission => {
             let permit = permitting(paranoid(), place.is_everyones(), leader.slot.filter);
+            let answer = Box::new(answer);
             Refusal { reason: PerfRefusal::SamplesForbidden { answer, permit }.into(), ..refusal }
         }
         reason => Refusal { reason, ..refusal },

@@ -13,7 +13,7 @@ pub enum PerfRefusal {
     /// The kernel does not permit samples of an event.
     SamplesForbidden {
         /// The kernel's answer.
-        answer: PerfAnswer,
+        answer: Box<PerfAnswer>,
         /// The setting that forbids it, if one does.
         permit: Option<SamplingPermit>,
     },
@@ -230,7 +230,8 @@ impl fmt::Display for PerfRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use PerfRefusal as P;
         match self {
-            P::Answer(answer) | P::SamplesForbidden { answer, permit: None } => answer.fmt(f),
+            P::Answer(answer) => answer.fmt(f),
+            P::SamplesForbidden { answer, permit: None } => answer.fmt(f),
             P::SamplesForbidden { answer, permit: Some(permit) } => write!(f, "{answer}: {permit}"),
             P::GroupTooLarge { events, pmu, opened } => write!(
                 f,
@@ -363,13 +364,13 @@ mod tests {
     #[test]
     fn a_setting_that_forbids_samples_is_named_with_the_value_that_permits_them() {
         let permit = SamplingPermit { paranoid: 2, needed: 1, user_mode_permitted: true };
-        let forbidden = PerfRefusal::SamplesForbidden { answer: answer(), permit: Some(permit) };
+        let forbidden = PerfRefusal::SamplesForbidden { answer: Box::new(answer()), permit: Some(permit) };
         assert_eq!(
             forbidden.to_string(),
             "not permitted on CPU 3 (EACCES): kernel.perf_event_paranoid is 2; sample user mode alone, or `sudo sysctl \
              kernel.perf_event_paranoid=1` permits it"
         );
-        let unknown = PerfRefusal::SamplesForbidden { answer: answer(), permit: None };
+        let unknown = PerfRefusal::SamplesForbidden { answer: Box::new(answer()), permit: None };
         assert_eq!(unknown.to_string(), "not permitted on CPU 3 (EACCES)");
         let of_all = SamplingPermit { paranoid: 1, needed: 0, user_mode_permitted: false };
         assert!(!of_all.to_string().contains("user mode alone"), "{of_all}");
