@@ -8,15 +8,17 @@
 //! # Terms
 //!
 //! - *Mark*: the call at one end of a region. It reads the counters when it begins, when it ends, or both.
-//! - *Bias*: the counts that marks add to a region. It depends on the language of the caller, so it is measured
-//!   with empty regions of each language (*calibration*).
-//! - *Own counts*: the sum of the biases of all marks so far. A region subtracts those of the marks inside it.
+//! - *Bias*: the counts that marks add to a region. It depends on the language of the caller, so it is
+//!   measured with empty regions of each language (*calibration*).
+//! - *Own counts*: the sum of the biases of all marks so far. A region subtracts those of the marks inside
+//!   it.
 //!
 //! # Invariants
 //!
 //! - Both ends execute the same code before their first read and after their last one. Work that would follow
 //!   the last read is left to the next mark ([`DeferredWork`]).
-//! - Only this thread writes its rows. A mark that interrupts another one, as in a signal handler, is dropped.
+//! - Only this thread writes its rows. A mark that interrupts another one, as in a signal handler, is
+//!   dropped.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! Reasons: why an event has no source, a source refuses an event, a count no number, a number not everything, an estimate no interval.
+//! Reasons: why an event has no source, a source refuses an event, a count has no number, a number is not
+//! everything, an estimate has no interval.
 //!
 //! A reason is data with one wording, its `Display`. Decisions look at the data, never at the words. The
 //! variants `Reported` have the words of others: of the kernel, of a driver, of the tracer, of a recording.

@@ -13,7 +13,6 @@ mod software;
 use std::fmt;
 
 use crate::ladder::Rung;
-use crate::skipped::SkipReason;
 
 pub use account::AccountRefusal;
 pub use gpu::GpuObstacle;
@@ -50,15 +49,6 @@ pub enum RefusalReason {
     },
     /// Windows are to end at an event that is not recorded in them.
     LeaderNotAmongEvents,
-    /// The source refused, and so did the source that would be better.
-    AlsoBetterSource {
-        /// The refusal.
-        reason: Box<RefusalReason>,
-        /// The better source.
-        better: Rung,
-        /// Why that one does not count the event.
-        skipped: Box<SkipReason>,
-    },
 
     // ------------------------------------------------------------------------------ of one source
     /// Linux's perf events.
@@ -153,9 +143,6 @@ impl fmt::Display for RefusalReason {
             RefusalReason::NoTarget { target } => write!(f, "there is no {target}"),
             RefusalReason::NoControlGroup { name } => write!(f, "there is no control group '{name}'"),
             RefusalReason::LeaderNotAmongEvents => f.write_str("the leader is not among the events"),
-            RefusalReason::AlsoBetterSource { reason, better, skipped } => {
-                write!(f, "{reason}; {better}: {skipped}")
-            }
             RefusalReason::Perf(reason) => reason.fmt(f),
             RefusalReason::Kperf(reason) => reason.fmt(f),
             RefusalReason::Registers(reason) => reason.fmt(f),
@@ -183,7 +170,6 @@ impl fmt::Display for EventFamily {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ladder::{Cause, CauseKind};
 
     #[test]
     fn a_refusal_names_its_object() {
@@ -198,16 +184,5 @@ mod tests {
         ] {
             assert_eq!(reason.to_string(), words);
         }
-    }
-
-    #[test]
-    fn the_reason_of_a_better_source_follows() {
-        let cause = Cause::new(CauseKind::NoPmu, "no PMU");
-        let reason = RefusalReason::AlsoBetterSource {
-            reason: Box::new(RefusalReason::NoWindows(Rung::Os)),
-            better: Rung::Perf,
-            skipped: Box::new(SkipReason::Unavailable(cause)),
-        };
-        assert_eq!(reason.to_string(), "the source os cannot record windows; perf: no PMU");
     }
 }
