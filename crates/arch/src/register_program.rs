@@ -43,7 +43,7 @@ impl Placed {
     }
 }
 
-/// How a program is to be made.
+/// Options of a register program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProgramOptions {
     /// Whether Intel's general counters can be written in full width (PERF_CAPABILITIES bit 13): without it a
@@ -60,11 +60,11 @@ pub struct ProgramOptions {
     /// (`arch/x86/events/amd/lbr.c`).
     pub freeze_on_interrupt: bool,
     /// Whether an Arm PMU can freeze on an overflow: FEAT_PMUv3p7, ID_AA64DFR0_EL1.PMUVer from 7 on. It
-    /// freezes the event counters while any of them has its overflow flag, also one that somebody else has
+    /// freezes the event counters while any of them has its overflow flag, also one that other software has
     /// left set.
     pub has_freeze_on_overflow: bool,
     /// Whether IA32_PERF_METRICS has the second level of the top-down method: P-cores from Golden Cove on.
-    /// Where it has not, those shares read 0.
+    /// Other cores read 0 for those shares.
     pub has_second_level: bool,
     /// Whether Intel's registers of version 6 (IA32_PMC_GPn_CTR and those behind it) stand for the older
     /// ones.

@@ -7,13 +7,14 @@ use cyclometer_core::cache_geometry::{CacheGeometry, HierarchyGeometry};
 use cyclometer_core::code::{CodeCounts, CodePlace};
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
 use cyclometer_core::tlb_geometry::{TlbGeometry, TlbHierarchy};
-use cyclometer_core::{Child, Launch, Result, SlotId};
+use cyclometer_core::{Child, Result, SlotId};
 use cyclometer_soft::host::stepped_windows::{
     EveryStep, MissObserver, SiteMisses, WindowLimits, WindowStepper,
 };
 use cyclometer_soft::model::misses::{BoundedMisses, CacheSize, MissCounts, ModelSizes, TlbSizes};
 
 use crate::Launcher;
+use crate::launch::NativeChild;
 use crate::miss_counts::{MissRun, MissRunKind, MissSums, WindowMisses};
 use crate::modelled_run::{cannot_trace, object_of};
 use crate::soft::ModelledCommand;
@@ -41,12 +42,12 @@ pub fn miss_run(
     {
         return translated(modelled, values).map(|run| MissRun { wall: start.elapsed(), ..run });
     }
-    let mut child = launcher.prepare(command)?;
+    let mut child = launcher.child(command, None)?;
     let observer = MissObserver::new(sizes);
     let run = match kind {
-        MissRunKind::Full => every_step(launcher, child.as_mut(), observer, values),
+        MissRunKind::Full => every_step(launcher, &mut child, observer, values),
         MissRunKind::Windows { steps, time, gap } => {
-            windows(child.as_mut(), observer, WindowLimits { steps, time }, gap)
+            windows(&mut child, observer, WindowLimits { steps, time }, gap)
         }
     };
     if run.is_err() {
@@ -130,11 +131,11 @@ fn site(path: Option<String>, offset: u64, counts: [u64; 10]) -> SiteMisses {
 
 fn every_step(
     launcher: &Launcher,
-    child: &mut dyn Child,
+    child: &mut NativeChild,
     observer: MissObserver,
     values: usize,
 ) -> Result<MissRun> {
-    let traced = EveryStep::of(child.pid(), observer);
+    let traced = EveryStep::of(child.process(), observer);
     child.release()?;
     let mut traced = traced.map_err(|error| cannot_trace(&error))?;
     let mut interrupted = None;
@@ -188,12 +189,12 @@ fn ended(child: &mut dyn Child) -> Result<(Option<ExitStatus>, Option<i32>)> {
 const FIRST_GAP: Duration = Duration::from_millis(1);
 
 fn windows(
-    child: &mut dyn Child,
+    child: &mut NativeChild,
     observer: MissObserver,
     limits: WindowLimits,
     longest_gap: Duration,
 ) -> Result<MissRun> {
-    let mut stepper = WindowStepper::new(child.pid()).with_misses(observer);
+    let mut stepper = WindowStepper::new(child.process()).with_misses(observer);
     child.release()?;
     let (mut native, mut gap) = (Vec::new(), FIRST_GAP.min(longest_gap));
     let (exit, interrupted) = loop {

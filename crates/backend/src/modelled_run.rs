@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::code::{CodeCounts, CodeObject, CodePlace};
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
-use cyclometer_core::{Child, Error, ErrorKind, Launch, Recovery, Result, SlotId};
+use cyclometer_core::{Child, Error, ErrorKind, Recovery, Result, SlotId};
 use cyclometer_soft::host::stepped_windows::{SiteCounts, WindowLimits, WindowStepper};
 use cyclometer_soft::host::thread_states::ThreadStates;
 use cyclometer_soft::host::thread_times::ThreadTimes;
@@ -32,10 +32,10 @@ pub fn modelled_run(
     command: &CommandSpec,
     settings: ModelRunSettings,
 ) -> Result<ModelledRun> {
-    let mut child = launcher.prepare(command)?;
-    let mut run = WindowedRun::new(child.pid(), settings);
+    let mut child = launcher.child(command, None)?;
+    let mut run = WindowedRun::new(child.process(), settings);
     child.release()?;
-    let outcome = run.follow(child.as_mut());
+    let outcome = run.follow(&mut child);
     if !matches!(outcome, Ok(ModelledProgress::Ended(_))) {
         // The command runs to its end, whatever happened here.
         let _ = child.wait(None)?;

@@ -1,6 +1,7 @@
 //! Regions of a program that the software PMU runs: each thread requests its own counts.
 
 use cyclometer_core::exec::{Cell, Raw, Reading, RefusalKind};
+use cyclometer_core::reason::SoftwareRefusal;
 use cyclometer_core::{
     Counting, Error, ErrorKind, MissingReason, Refusal, Result, Rung, Slot, SlotId, Source, Target,
 };
@@ -31,18 +32,17 @@ impl Source for OwnCounts {
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         // An obstacle that all events share is reported for the first one, so that each of them falls back to
         // its next source.
-        let refuse = |slot: Option<&Slot>, kind, text: String| {
+        let refuse = |slot: Option<&Slot>, kind, reason| {
             let slot = slot.or(slots.first()).map(|slot| slot.id);
-            Refusal { slot, kind, text }
+            Refusal { slot, kind, reason }
         };
         if *on != Target::ThisThread {
-            let text = "under the software PMU, only the calling thread can be counted (target: this thread)"
-                .to_owned();
-            return Err(refuse(None, RefusalKind::TargetNotSupported, text));
+            let reason = SoftwareRefusal::OfCallingThread.into();
+            return Err(refuse(None, RefusalKind::TargetNotSupported, reason));
         }
         if let Some(beyond) = slots.get(MOST) {
-            let text = format!("the software PMU reports at most {MOST} events per request");
-            return Err(refuse(Some(beyond), RefusalKind::NotSupported, text));
+            let reason = SoftwareRefusal::TooManyEvents { most: MOST }.into();
+            return Err(refuse(Some(beyond), RefusalKind::NotSupported, reason));
         }
         let lines = slots.iter().map(line).collect::<std::result::Result<Vec<_>, _>>()?;
         let events = lines.iter().map(|(_, event)| event.index() as u64);
@@ -52,13 +52,12 @@ impl Source for OwnCounts {
             words: vec![0; lines.len() + 1],
         };
         let (values, _) =
-            counting.ask().map_err(|e| refuse(None, RefusalKind::NotSupported, e.to_string()))?;
+            counting.ask().map_err(|e| refuse(None, RefusalKind::NotSupported, e.to_string().into()))?;
         let unknown = values.iter().position(|value| *value == UNKNOWN).and_then(|i| slots.get(i));
         match unknown {
             Some(slot) => {
-                let text =
-                    format!("the software PMU was not asked for {} when it started this program", slot.name);
-                Err(refuse(Some(slot), RefusalKind::NotSupported, text))
+                let reason = SoftwareRefusal::NotRequested { event: slot.name.clone() }.into();
+                Err(refuse(Some(slot), RefusalKind::NotSupported, reason))
             }
             None => Ok(Box::new(counting)),
         }

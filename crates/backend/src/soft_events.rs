@@ -1,6 +1,7 @@
 //! The events of the software PMU by name and by slot.
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{EventFamily, RefusalReason};
 use cyclometer_core::{Part, Refusal, Slot, SlotId};
 use cyclometer_soft::ExecutionEvent;
 
@@ -16,7 +17,7 @@ pub(crate) fn line(slot: &Slot) -> std::result::Result<(SlotId, ExecutionEvent),
         _ => None,
     };
     event.map(|event| (slot.id, event)).ok_or_else(|| {
-        let text = format!("{} is no event of the software PMU", slot.name);
-        Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text }
+        let reason = RefusalReason::NotAmongEvents { event: slot.name.clone(), of: EventFamily::Software };
+        Refusal::of_slot(slot.id, RefusalKind::NotSupported, reason)
     })
 }

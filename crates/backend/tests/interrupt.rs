@@ -40,7 +40,7 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
         });
         let late = Some(Instant::now() + Duration::from_secs(300));
         // A target that is only observed gets nothing from this process, so nothing is to be passed on.
-        let reached_command = waiter.pid() == 0;
+        let reached_command = waiter.pid().is_none();
         assert_eq!(
             waiter.wait(late).unwrap(),
             Waited::Interrupted(Signalled { signal: number, reached_command })
@@ -48,7 +48,7 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
         sender.join().unwrap();
         let soon = Some(Instant::now() + Duration::from_millis(10));
         assert_eq!(waiter.wait(soon).unwrap(), Waited::TimedOut);
-        if waiter.pid() != 0 {
+        if waiter.pid().is_some() {
             waiter.signal(15);
             assert_eq!(ended(waiter.as_mut()).status, Some(ExitStatus::Signal(15)));
         }

@@ -13,7 +13,7 @@ use cyclometer_backend::kdebug::{
 };
 use cyclometer_backend::kperf::KperfSource;
 use cyclometer_backend::registers::CorePmu;
-use cyclometer_core::event::{Part, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{Part, RegisterAssignment, RegisterEvent};
 use cyclometer_core::exec::{Reading, RefusalKind};
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowRow, WindowSpec, Windowing, WindowingState};
 use cyclometer_core::{
@@ -187,7 +187,10 @@ fn each_refusal_names_the_step_and_leaves_nothing_behind() {
         let mac = Mac::new(&format!("{M1}{fault}\n"));
         let refusal = mac.open(&sampled(every(1_000_000))).err().unwrap();
         assert_eq!(refusal.kind, kind, "{fault}: {refusal:?}");
-        assert!(refusal.text.contains(step) && refusal.text.contains(why), "{fault}: {refusal:?}");
+        assert!(
+            refusal.reason.to_string().contains(step) && refusal.reason.to_string().contains(why),
+            "{fault}: {refusal:?}"
+        );
         assert!(mac.is_at_rest(), "{fault}");
     };
     let (counters, actions, buffer) =
@@ -223,7 +226,7 @@ fn slot(id: usize, name: &str, select: u16, counter: CounterId, modes: Modes) ->
         cpus: CpuSet::default(),
         codes: Vec::new(),
         wide: false,
-        seats: vec![RegisterSeat { turn: None, counter, code }],
+        assignments: vec![RegisterAssignment { rotation_group: None, counter, code }],
     });
     Slot { filter: Some(modes), ..Slot::new(SlotId(id), name, Rung::Kperf, vec![part]) }
 }
@@ -273,7 +276,7 @@ fn windows_that_kperf_cannot_make_are_refused() {
     let slots = [slot(0, "cycles", 0, CounterId::Fixed(0), Modes::USER_KERNEL)];
     let period = NonZeroU64::new(1_000_000).unwrap();
     let refused = |on: &Target, boundary: WindowBoundary| {
-        source.windows(&slots, on, &WindowSpec::new(boundary)).err().unwrap().text
+        source.windows(&slots, on, &WindowSpec::new(boundary)).err().unwrap().reason.to_string()
     };
     let events = |slot| WindowBoundary::Events { slot: SlotId(slot), period };
     assert!(refused(&Target::Cpus(online.clone()), events(0)).contains("threads of one process"));

@@ -147,7 +147,7 @@ fn a_child_does_nothing_before_it_is_released() {
     let mark = folder.path().join("mark");
     let launcher = Launcher::start().unwrap();
     let child = launcher.prepare(&command("touch", &[mark.to_str().unwrap()])).unwrap();
-    let pid = child.pid();
+    let pid = child.pid().unwrap();
     std::thread::sleep(Duration::from_millis(30));
     assert!(fs::exists(format!("/proc/{pid}")).unwrap());
     drop(child);
@@ -159,7 +159,7 @@ fn a_running_process_is_watched_to_its_end() {
     let launcher = Launcher::start().unwrap();
     let mut child = launcher.prepare(&command("sleep", &["60"])).unwrap();
     child.release().unwrap();
-    let mut attached = launcher.watched(Attached::process(child.pid()).unwrap());
+    let mut attached = launcher.watched(Attached::process(child.pid().unwrap()).unwrap());
     let soon = Some(Instant::now() + Duration::from_millis(20));
     assert_eq!(attached.wait(soon).unwrap(), Waited::TimedOut);
     attached.signal(9);

@@ -33,7 +33,7 @@ fn no_process_and_no_descriptor_is_left_behind() {
                 let soon = Instant::now() + Duration::from_millis(1);
                 child.wait(Some(soon)).unwrap();
             }
-            3 => partly_refused(launcher.prepare(&spec).unwrap().pid()),
+            3 => partly_refused(launcher.prepare(&spec).unwrap().pid().unwrap()),
             _ => drop(run(&launcher, &spec)),
         }
     }

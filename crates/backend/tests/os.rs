@@ -50,7 +50,7 @@ fn a_commands_accounts_are_those_of_its_end() {
     let launcher = Launcher::start().unwrap();
     let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
     let mut child = launcher.prepare(&command("sh", &["-c", script])).unwrap();
-    let mut counting = open(&EVERY, &Target::Child(child.pid())).unwrap();
+    let mut counting = open(&EVERY, &Target::Child(child.pid().unwrap())).unwrap();
     counting.start().unwrap();
     child.release().unwrap();
     let exit = ended(child.as_mut());
@@ -82,7 +82,7 @@ fn a_command_is_seen_while_it_runs() {
     let launcher = Launcher::start().unwrap();
     let mut child = launcher.prepare(&command("sh", &["-c", "while :; do :; done"])).unwrap();
     let metrics = [OsMetric::WallTime, OsMetric::CpuTime, OsMetric::PeakRss];
-    let mut counting = open(&metrics, &Target::Child(child.pid())).unwrap();
+    let mut counting = open(&metrics, &Target::Child(child.pid().unwrap())).unwrap();
     counting.start().unwrap();
     child.release().unwrap();
     let soon = Some(Instant::now() + Duration::from_millis(20));
@@ -97,7 +97,7 @@ fn a_process_is_accounted_from_the_start_and_keeps_its_last_values() {
     let launcher = Launcher::start().unwrap();
     let mut child = launcher.prepare(&command("sh", &["-c", "while :; do :; done"])).unwrap();
     child.release().unwrap();
-    let pid = child.pid();
+    let pid = child.pid().unwrap();
     thread::sleep(Duration::from_millis(60));
     let mut counting = open(&EVERY, &Target::Process { pid, inherit: true }).unwrap();
     counting.start().unwrap();
@@ -118,7 +118,7 @@ fn a_process_that_vanishes_before_the_first_read_is_lost_and_not_zero() {
     let launcher = Launcher::start().unwrap();
     let mut child = launcher.prepare(&command("sleep", &["60"])).unwrap();
     child.release().unwrap();
-    let pid = child.pid();
+    let pid = child.pid().unwrap();
     let mut counting = open(&[OsMetric::UserTime], &Target::Process { pid, inherit: true }).unwrap();
     counting.start().unwrap();
     child.signal(9);
@@ -137,7 +137,8 @@ fn several_processes_are_accounted_together_and_one_that_ends_keeps_its_last_val
     let mut idle = launcher.prepare(&command("sleep", &["60"])).unwrap();
     busy.release().unwrap();
     idle.release().unwrap();
-    let target = |child: &dyn cyclometer_core::Child| Target::Process { pid: child.pid(), inherit: true };
+    let target =
+        |child: &dyn cyclometer_core::Child| Target::Process { pid: child.pid().unwrap(), inherit: true };
     let both = Target::Several(vec![target(busy.as_ref()), target(idle.as_ref())]);
     let metrics = [OsMetric::WallTime, OsMetric::CpuTime, OsMetric::ContextSwitches];
     let mut counting = open(&metrics, &both).unwrap();
@@ -155,7 +156,7 @@ fn several_processes_are_accounted_together_and_one_that_ends_keeps_its_last_val
     counting.stop().unwrap();
     assert!(value(&read(counting.as_mut()), 1) >= cpu);
     let refusal = open(&[OsMetric::PeakRss], &both).err().unwrap();
-    assert!(refusal.text.starts_with("there is no process"), "{}", refusal.text);
+    assert!(refusal.reason.to_string().starts_with("there is no process"), "{}", refusal.reason);
 }
 
 #[test]
@@ -164,9 +165,9 @@ fn the_peak_of_several_is_no_sum_of_theirs() {
     let mut child = launcher.prepare(&command("sleep", &["60"])).unwrap();
     child.release().unwrap();
     let own = Target::Process { pid: std::process::id(), inherit: true };
-    let both = Target::Several(vec![own, Target::Process { pid: child.pid(), inherit: true }]);
+    let both = Target::Several(vec![own, Target::Process { pid: child.pid().unwrap(), inherit: true }]);
     let refusal = open(&[OsMetric::PeakRss], &both).err().unwrap();
-    assert!(refusal.text.contains(" and process "), "{}", refusal.text);
+    assert!(refusal.reason.to_string().contains(" and process "), "{}", refusal.reason);
     child.signal(9);
     ended(child.as_mut());
 }
@@ -206,7 +207,7 @@ fn cpus_have_times_and_nothing_else() {
     assert!(wall >= 30_000_000 && cpu <= wall + 20_000_000, "{reading:?}");
     let refusal = open(&[OsMetric::WallTime, OsMetric::PageFaults], &target).err().unwrap();
     assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(1)), RefusalKind::TargetNotSupported));
-    assert_eq!(refusal.text, "the operating system does not account PageFaults for CPU 0");
+    assert_eq!(refusal.reason.to_string(), "the operating system does not account PageFaults for CPU 0");
 }
 
 #[test]
@@ -252,7 +253,7 @@ fn short_times_of_the_root_group_say_that_they_come_in_steps() {
         &target,
     ) {
         Ok(counting) => counting,
-        Err(refusal) => return skip(&refusal.text),
+        Err(refusal) => return skip(&refusal.reason.to_string()),
     };
     counting.start().unwrap();
     counting.stop().unwrap();
@@ -286,7 +287,7 @@ fn what_a_running_process_accounts_says_what_it_blurs_and_leaves_out() {
     let launcher = Launcher::start().unwrap();
     let mut child = launcher.prepare(&command("sh", &["-c", "sleep 2; :"])).unwrap();
     child.release().unwrap();
-    let pid = child.pid();
+    let pid = child.pid().unwrap();
     let metrics = [OsMetric::WallTime, OsMetric::CpuTime, OsMetric::PeakRss, OsMetric::PageFaults];
     let mut with = open(&metrics, &Target::Process { pid, inherit: true }).unwrap();
     let mut alone = open(&metrics, &Target::Process { pid, inherit: false }).unwrap();
@@ -322,7 +323,10 @@ fn a_control_group_of_version_1_is_refused_slot_by_slot_and_a_folder_is_no_group
     let refusal = open(&[OsMetric::WallTime], &Target::Cgroup { path: "/tmp".into(), cpus: cpus.clone() })
         .err()
         .unwrap();
-    assert_eq!((refusal.slot, refusal.text.as_str()), (None, "there is no control group '/tmp'"));
+    assert_eq!(
+        (refusal.slot, refusal.reason.to_string().as_str()),
+        (None, "there is no control group '/tmp'")
+    );
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let Some(old) = mounts.lines().find_map(|line| line.strip_prefix("cgroup ")) else {
         return skip("control groups of version 1 are not mounted");
@@ -331,7 +335,7 @@ fn a_control_group_of_version_1_is_refused_slot_by_slot_and_a_folder_is_no_group
     let refusal =
         open(&[OsMetric::WallTime, OsMetric::CpuTime], &Target::Cgroup { path, cpus }).err().unwrap();
     assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(1)), RefusalKind::TargetNotSupported));
-    assert!(refusal.text.contains("version 1"), "{refusal:?}");
+    assert!(refusal.reason.to_string().contains("version 1"), "{refusal:?}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use cyclometer_backend::{
 };
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{PerfAnswer, PerfRefusal, RefusalReason};
 use cyclometer_core::{CpuSet, Launch, Modes, Refusal, Slot, SlotId, Target};
 
 /// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`, `_PAGE_FAULTS_MIN`.
@@ -39,8 +40,11 @@ fn every(period: u64) -> OverflowSampling {
 fn permitted(opened: Result<Overflows, Refusal>) -> Option<Overflows> {
     match opened {
         Ok(overflows) => Some(overflows),
-        Err(refusal) if refusal.kind == RefusalKind::NoPermission || refusal.text.contains("ENOSYS") => {
-            skip(&refusal.text);
+        Err(refusal)
+            if refusal.kind == RefusalKind::NoPermission
+                || refusal.reason == RefusalReason::Perf(PerfRefusal::Answer(PerfAnswer::NoPerf)) =>
+        {
+            skip(&refusal.reason.to_string());
             None
         }
         Err(refusal) => panic!("{refusal:?}"),
@@ -247,7 +251,7 @@ fn a_command_is_sampled_with_its_children_from_its_begin_to_its_end() {
     let launcher = Launcher::start().unwrap();
     let spin = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
     let mut child = launcher.prepare(&command("sh", &["-c", &format!("({spin}) & {spin}; wait")])).unwrap();
-    let target = Target::Child(child.pid());
+    let target = Target::Child(child.pid().unwrap());
     let Some(mut overflows) =
         permitted(Overflows::open(&software(0, TASK_CLOCK), &[], &target, every(TICK_NS)))
     else {
@@ -256,7 +260,7 @@ fn a_command_is_sampled_with_its_children_from_its_begin_to_its_end() {
     overflows.start().unwrap();
     thread::sleep(Duration::from_millis(2));
     assert!(drained(&mut overflows).samples.is_empty(), "it has not begun");
-    let pid = child.pid();
+    let pid = child.pid().unwrap();
     child.release().unwrap();
     let mut all = Drained::default();
     while overflows.wait(None).unwrap() != Wake::Ended {
@@ -296,9 +300,9 @@ fn what_cannot_be_sampled_is_refused_with_the_reason() {
     let refusal = |slot: &Slot, on: &Target, how| Overflows::open(slot, &[], on, how).unwrap_err();
     let crooked = refusal(&clock, &Target::ThisThread, OverflowSampling { ring_pages: 3, ..every(TICK_NS) });
     assert!(
-        crooked.kind == RefusalKind::Invalid && crooked.text.contains("power of two"),
+        crooked.kind == RefusalKind::Invalid && crooked.reason.to_string().contains("power of two"),
         "{}",
-        crooked.text
+        crooked.reason
     );
     let nobody = refusal(&clock, &Target::Thread(4_194_303), every(TICK_NS));
     assert_eq!(nobody.kind, RefusalKind::NoSuchTarget);
@@ -319,8 +323,11 @@ fn a_pmu_without_interrupts_counts_and_does_not_sample() {
         let tsc = Slot { filter, ..slot(0, "msr/tsc/", part.clone()) };
         let refusal = Overflows::open(&tsc, &[], &Target::ThisThread, every(1_000_000)).unwrap_err();
         if refusal.kind == RefusalKind::NoPermission {
-            return skip(&refusal.text);
+            return skip(&refusal.reason.to_string());
         }
-        assert!(refusal.text.contains("Sscofpmf") || refusal.kind == RefusalKind::Invalid, "{refusal:?}");
+        assert!(
+            refusal.reason.to_string().contains("Sscofpmf") || refusal.kind == RefusalKind::Invalid,
+            "{refusal:?}"
+        );
     }
 }

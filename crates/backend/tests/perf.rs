@@ -13,6 +13,7 @@ use common::{command, ended, perf_part, read, skip, slot, until, value};
 use cyclometer_backend::{Launcher, PerfSource};
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{Reading, RefusalKind};
+use cyclometer_core::reason::{PerfAnswer, PerfRefusal, RefusalReason};
 use cyclometer_core::{Counting, CpuSet, Launch, Modes, Refusal, Slot, SlotId, Source, Target};
 
 /// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`, `_CONTEXT_SWITCHES`.
@@ -34,11 +35,11 @@ fn permitted(slots: &[Slot], on: &Target) -> Option<Box<dyn Counting>> {
     match open(slots, on) {
         Ok(counting) => Some(counting),
         Err(refusal) if matches!(refusal.kind, RefusalKind::NoPermission) => {
-            skip(&refusal.text);
+            skip(&refusal.reason.to_string());
             None
         }
-        Err(refusal) if refusal.text.contains("ENOSYS") => {
-            skip(&refusal.text);
+        Err(refusal) if refusal.reason == RefusalReason::Perf(PerfRefusal::Answer(PerfAnswer::NoPerf)) => {
+            skip(&refusal.reason.to_string());
             None
         }
         Err(refusal) => panic!("{refusal:?}"),
@@ -59,7 +60,7 @@ fn a_command_is_counted_from_exec_to_exit() {
     let launcher = Launcher::start().unwrap();
     let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
     let mut child = launcher.prepare(&command("sh", &["-c", script])).unwrap();
-    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid().unwrap())) else { return };
     counting.start().unwrap();
     let before = read(counting.as_mut());
     assert!(before.cells.iter().all(|cell| cell.raw == 0 && cell.time_enabled_ns == 0), "{before:?}");
@@ -85,7 +86,7 @@ fn accounts_begin_at_exec_as_counters_do() {
     let mut fewest = u64::MAX;
     for _ in 0..20 {
         let mut child = launcher.prepare(&command("true", &[])).unwrap();
-        let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+        let Some(mut counting) = permitted(&slots, &Target::Child(child.pid().unwrap())) else { return };
         // The child sleeps before it is released.
         thread::sleep(Duration::from_millis(2));
         counting.start().unwrap();
@@ -106,7 +107,7 @@ fn descendants_are_counted_with_the_command() {
     let launcher = Launcher::start().unwrap();
     let count = |script: &str| {
         let mut child = launcher.prepare(&command("sh", &["-c", script])).unwrap();
-        let mut counting = permitted(&slots, &Target::Child(child.pid()))?;
+        let mut counting = permitted(&slots, &Target::Child(child.pid().unwrap()))?;
         counting.start().unwrap();
         child.release().unwrap();
         ended(child.as_mut());
@@ -125,7 +126,7 @@ fn a_device_of_the_kernel_counts_for_a_command() {
     let slots = [slot(0, "msr/tsc/", part)];
     let launcher = Launcher::start().unwrap();
     let mut child = launcher.prepare(&command("true", &[])).unwrap();
-    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid().unwrap())) else { return };
     counting.start().unwrap();
     child.release().unwrap();
     ended(child.as_mut());
@@ -237,7 +238,7 @@ fn this_thread_is_counted_between_start_and_stop() {
 
 /// A clock that always counts, and one for each of two rotation groups.
 fn clocks() -> Vec<Slot> {
-    let clock = |id, turn| Slot { turn, ..software(id, TASK_CLOCK) };
+    let clock = |id, rotation_group| Slot { rotation_group, ..software(id, TASK_CLOCK) };
     filtered(vec![clock(0, None), clock(1, Some(0)), clock(2, Some(1))])
 }
 
@@ -264,9 +265,9 @@ fn only_the_selected_turn_counts() {
     let running: Vec<u64> = reading.cells.iter().map(|cell| cell.time_running_ns).collect();
     assert!(enabled[1] + enabled[2] <= enabled[0], "{enabled:?}");
     assert_eq!(enabled, running);
-    let mut of_turn = Reading::default();
-    counting.read_turn(1, &mut of_turn).unwrap();
-    let slots: Vec<SlotId> = of_turn.cells.iter().map(|cell| cell.slot).collect();
+    let mut of_rotation_group = Reading::default();
+    counting.read_rotation_group(1, &mut of_rotation_group).unwrap();
+    let slots: Vec<SlotId> = of_rotation_group.cells.iter().map(|cell| cell.slot).collect();
     assert_eq!(slots, [SlotId(0), SlotId(2)]);
 }
 
@@ -277,7 +278,7 @@ fn turns_reach_the_children_that_a_command_has_and_those_that_it_makes() {
     let spin = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
     let script = format!("({spin}) & for n in 1 2 3 4; do ({spin}); done; wait");
     let mut child = launcher.prepare(&command("sh", &["-c", &script])).unwrap();
-    let Some(mut counting) = permitted(&clocks(), &Target::Child(child.pid())) else { return };
+    let Some(mut counting) = permitted(&clocks(), &Target::Child(child.pid().unwrap())) else { return };
     counting.start().unwrap();
     child.release().unwrap();
     until(counting.as_mut(), |reading| value(reading, 0) > 20_000_000);
@@ -322,7 +323,7 @@ fn a_group_counts_at_the_same_time() {
     slots.iter_mut().for_each(|slot| slot.group = Some(0));
     let launcher = Launcher::start().unwrap();
     let mut child = launcher.prepare(&command("true", &[])).unwrap();
-    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid().unwrap())) else { return };
     counting.start().unwrap();
     child.release().unwrap();
     ended(child.as_mut());
@@ -357,7 +358,7 @@ fn a_control_group_is_counted_by_its_folder() {
             counting.start().unwrap();
             assert_eq!(read(counting.as_mut()).cells[0].at.cpu, Some(0));
         }
-        Err(refusal) => skip(&refusal.text),
+        Err(refusal) => skip(&refusal.reason.to_string()),
     }
 }
 
@@ -367,10 +368,10 @@ fn what_the_machine_does_not_have_is_refused_by_name() {
     nothing.filter = Some(Modes::USER);
     let refusal = open(&[nothing], &Target::ThisThread).err().unwrap();
     if refusal.kind == RefusalKind::NoPermission {
-        return skip(&refusal.text);
+        return skip(&refusal.reason.to_string());
     }
     assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(7)), RefusalKind::NotSupported));
-    assert_eq!(refusal.text, "the PMU none does not have this event (ENOENT)");
+    assert_eq!(refusal.reason.to_string(), "the PMU none does not have this event (ENOENT)");
 }
 
 #[test]
@@ -385,7 +386,7 @@ fn a_process_that_does_not_exist_is_no_target() {
     ] {
         let refusal = open(&slots, &target).err().unwrap();
         if refusal.kind == RefusalKind::NoPermission {
-            return skip(&refusal.text);
+            return skip(&refusal.reason.to_string());
         }
         assert_eq!((refusal.slot, refusal.kind), (None, RefusalKind::NoSuchTarget), "{refusal:?}");
     }
@@ -399,7 +400,7 @@ fn a_group_that_no_pmu_can_hold_is_refused_as_too_large() {
     };
     let one = [Slot { group: None, ..cycles(0) }];
     if let Err(refusal) = open(&one, &Target::ThisThread) {
-        return skip(&refusal.text);
+        return skip(&refusal.reason.to_string());
     }
     let many: Vec<Slot> = (0..64).map(cycles).collect();
     match open(&many, &Target::ThisThread) {

@@ -43,8 +43,8 @@ fn spec(slot: usize, period: u64) -> WindowSpec {
 fn permitted<T>(opened: Result<T, Refusal>) -> Option<T> {
     match opened {
         Ok(open) => Some(open),
-        Err(Refusal { kind: RefusalKind::NoPermission, text, .. }) => {
-            skip(&text);
+        Err(Refusal { kind: RefusalKind::NoPermission, reason, .. }) => {
+            skip(&reason.to_string());
             None
         }
         Err(refusal) => panic!("{refusal:?}"),
@@ -83,7 +83,7 @@ fn recorded_while(
         ..CommandSpec::new(program)
     };
     let mut child = launcher.prepare(&command).unwrap();
-    let (source, target) = (PerfSource::new(), Target::Child(child.pid()));
+    let (source, target) = (PerfSource::new(), Target::Child(child.pid().unwrap()));
     let mut counting = permitted(source.open(&slots(), &target))?;
     let mut windows = permitted(source.windows(&slots(), &target, &spec(1, TICK_NS)))?;
     counting.start().unwrap();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cyclometer_arch::{Fault, PmuReg, Registers, Step};
 use cyclometer_backend::registers::{Bound, Bus, CorePmu, RegisterSource};
 use cyclometer_backend::sim::SimBus;
-use cyclometer_core::event::{RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{RegisterAssignment, RegisterCode, RegisterEvent};
 use cyclometer_core::exec::{Reading, RefusalKind};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowRow, WindowSpec, WindowThread, Windowing, WindowingState,
@@ -54,7 +54,7 @@ fn slots(model: &Model, cpus: u32) -> Vec<Slot> {
             cpus: (0..cpus).collect(),
             codes: vec![RegisterCode { code, counters }],
             wide: false,
-            seats: vec![RegisterSeat { turn: None, counter, code }],
+            assignments: vec![RegisterAssignment { rotation_group: None, counter, code }],
         };
         let slot = Slot::new(SlotId(id), format!("{concept:?}"), Rung::Sim, vec![Part::Registers(event)]);
         Slot { filter: Some(Modes::USER), ..slot }
@@ -278,7 +278,7 @@ fn a_counter_that_another_user_takes_is_lost_and_the_others_stay_exact() {
         let slots = slots(model, 1);
         // A counter of an event that is not the leader.
         let Part::Registers(event) = &slots[3].parts[0] else { panic!() };
-        let CounterId::General(counter) = event.seats[0].counter else { panic!() };
+        let CounterId::General(counter) = event.assignments[0].counter else { panic!() };
         let steal = InjectedFault::StealCounter { cpu: 0, counter, after_ns: 5_000_000 };
         let mut bench =
             Bench::new(model, settings(1, 0), &[endless("loop")], &[steal], &spec(&[every(0, N)]));
@@ -416,7 +416,7 @@ fn registers_without_interrupts_refuse_windows_with_the_reason() {
     let refusal = refusal_of(bus, model, &slots(model, 1), &spec(&[every(0, N)]));
     assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
     assert_eq!(
-        refusal.text,
+        refusal.reason.to_string(),
         "windows by events need the interrupts of counters: the kernel does not pass interrupts of counters on to \
          user space"
     );
@@ -431,11 +431,14 @@ fn windows_that_no_counter_can_make_are_refused_by_name() {
     let all = slots(model, 1);
     let wide = refusal(&all, &spec(&[every(0, 1 << 60)]));
     assert_eq!(wide.kind, RefusalKind::Invalid);
-    assert!(wide.text.contains("Instructions") && wide.text.contains("at most"), "{wide:?}");
+    assert!(
+        wide.reason.to_string().contains("Instructions") && wide.reason.to_string().contains("at most"),
+        "{wide:?}"
+    );
     let absent = refusal(&all, &spec(&[every(7, N)]));
     assert_eq!((absent.kind, absent.slot), (RefusalKind::NotSupported, Some(SlotId(7))));
     let timed = refusal(&all, &WindowSpec::new(WindowBoundary::Interval(Duration::from_millis(1))));
-    assert!(timed.text.contains("readings"), "{timed:?}");
+    assert!(timed.reason.to_string().contains("readings"), "{timed:?}");
     let twice = refusal(&all, &spec(&[every(0, N), every(0, 2 * N)]));
-    assert!(twice.text.contains("two periods"), "{twice:?}");
+    assert!(twice.reason.to_string().contains("two periods"), "{twice:?}");
 }

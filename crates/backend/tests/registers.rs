@@ -8,7 +8,7 @@ use std::rc::Rc;
 use cyclometer_arch::{Coded, Fault, PmuReg, Registers, Step};
 use cyclometer_backend::registers::{Bound, Bus, CorePmu, RegisterSource};
 use cyclometer_backend::sim::SimBus;
-use cyclometer_core::event::{RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{RegisterAssignment, RegisterCode, RegisterEvent};
 use cyclometer_core::exec::{Cell, Reading, RefusalKind};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{
@@ -95,17 +95,17 @@ fn core(model: &Model) -> CorePmu {
     }
 }
 
-fn event(model: &Model, id: usize, code: EventCode, counter: CounterId, turn: Option<u32>) -> Slot {
+fn event(model: &Model, id: usize, code: EventCode, counter: CounterId, rotation_group: Option<u32>) -> Slot {
     let counters = CounterMask::from_iter([counter]);
     let event = RegisterEvent {
         pmu: model.id.to_owned(),
         cpus: [0].into_iter().collect(),
         codes: vec![RegisterCode { code, counters }],
         wide: false,
-        seats: vec![RegisterSeat { turn, counter, code }],
+        assignments: vec![RegisterAssignment { rotation_group, counter, code }],
     };
     let slot = Slot::new(SlotId(id), format!("e{id}"), Rung::Sim, vec![Part::Registers(event)]);
-    Slot { filter: Some(Modes::USER), turn, ..slot }
+    Slot { filter: Some(Modes::USER), rotation_group, ..slot }
 }
 
 /// An event for each counter of a chip.
@@ -199,7 +199,7 @@ fn a_narrow_counter_that_was_read_too_late_is_no_number() {
     bench.run("loop", 100);
     for cell in cells(counting.as_mut()) {
         let narrow = !matches!(events[cell.slot.0].slot.parts[0], Part::Registers(ref event)
-            if matches!(event.seats[0].counter, CounterId::Fixed(_)));
+            if matches!(event.assignments[0].counter, CounterId::Fixed(_)));
         assert_eq!(cell.lost.is_some(), narrow, "{cell:?}");
         assert!(cell.lost.is_none_or(|reason| matches!(reason, MissingReason::ReadTooLate { .. })));
     }
@@ -241,7 +241,7 @@ fn a_machine_that_drops_writes_is_found_out_before_anything_is_counted() {
         let slots: Vec<Slot> = every_counter(model).into_iter().map(|event| event.slot).collect();
         let refusal = bench.source.open(&slots, &cpu()).err().unwrap();
         assert_eq!(refusal.kind, RefusalKind::Other);
-        let text = &refusal.text;
+        let text = refusal.reason.to_string();
         assert!(text.contains("stands still") || text.contains("does not keep"), "{text}");
     }
 }
@@ -284,10 +284,10 @@ fn only_cpus_and_children_can_be_counted() {
     for target in [Target::ThisThread, Target::Thread(7), Target::Process { pid: 7, inherit: true }] {
         let refusal = bench.source.open(&slots, &target).err().unwrap();
         assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
-        assert!(refusal.text.contains("use -a, -C, or a command"), "{}", refusal.text);
+        assert!(refusal.reason.to_string().contains("use -a, -C, or a command"), "{}", refusal.reason);
     }
     let refusal = bench.source.open(&slots, &Target::Cpus([9].into_iter().collect())).err().unwrap();
-    assert_eq!(refusal.text, "CPU 9 is none whose registers are known");
+    assert_eq!(refusal.reason.to_string(), "the registers of CPU 9 are not known");
     assert!(bench.source.open(&slots, &Target::Child(1)).is_ok());
 }
 
@@ -296,10 +296,10 @@ fn an_event_without_a_counter_is_refused_by_name() {
     let bench = Bench::new(Model::find("skylake").unwrap());
     let mut slot = every_counter(bench.model)[0].slot.clone();
     let Part::Registers(part) = &mut slot.parts[0] else { panic!() };
-    part.seats[0].counter = CounterId::General(9);
+    part.assignments[0].counter = CounterId::General(9);
     let refusal = bench.source.open(&[slot], &cpu()).err().unwrap();
     assert_eq!(refusal.slot, Some(SlotId(0)));
-    assert!(refusal.text.starts_with("e0 on skylake: "), "{}", refusal.text);
+    assert!(refusal.reason.to_string().starts_with("e0 on skylake: "), "{}", refusal.reason);
 }
 
 /// Simulated registers that report a disturbance, so that their counts are invalid.

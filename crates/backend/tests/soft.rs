@@ -50,7 +50,7 @@ impl Here {
 
     fn start(&self, command: &CommandSpec) -> Started {
         let child = self.software.launcher(&self.launcher).prepare(command).unwrap();
-        let target = Target::Child(child.pid());
+        let target = Target::Child(child.pid().unwrap());
         let mut counting = self.software.source().open(&slots(&EVENTS), &target).unwrap();
         counting.start().unwrap();
         Started { child, counting }
@@ -75,7 +75,7 @@ impl Started {
 
     /// The process id of its tracer.
     fn tracer(&self) -> u32 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.pid())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.pid().unwrap())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap();
         line.trim().parse().unwrap()
     }
@@ -314,11 +314,11 @@ fn only_its_own_commands_and_events_are_opened() {
     assert_eq!(refusal(&slots(&EVENTS), Target::ThisThread).kind, RefusalKind::TargetNotSupported);
     assert_eq!(refusal(&slots(&EVENTS), Target::Child(1)).slot, None);
     let child = here.software.launcher(&here.launcher).prepare(&command("true", &[])).unwrap();
-    let refused = refusal(&slots(&["instructions", "cycles"]), Target::Child(child.pid()));
+    let refused = refusal(&slots(&["instructions", "cycles"]), Target::Child(child.pid().unwrap()));
     assert_eq!((refused.slot, refused.kind), (Some(SlotId(1)), RefusalKind::NotSupported));
     // Another attempt on the same child succeeds like the first.
-    drop(source.open(&slots(&EVENTS), &Target::Child(child.pid())).unwrap());
-    assert!(source.open(&slots(&EVENTS), &Target::Child(child.pid())).is_ok());
+    drop(source.open(&slots(&EVENTS), &Target::Child(child.pid().unwrap())).unwrap());
+    assert!(source.open(&slots(&EVENTS), &Target::Child(child.pid().unwrap())).is_ok());
 }
 
 /// Whether a process exists and is no zombie.
@@ -331,7 +331,7 @@ fn lives(pid: u32) -> bool {
 fn nothing_is_left_of_a_command_that_was_not_released() {
     let Some(here) = Here::new() else { return };
     let started = here.start(&command("true", &[]));
-    let (pid, tracer) = (started.child.pid(), started.tracer());
+    let (pid, tracer) = (started.child.pid().unwrap(), started.tracer());
     drop(started);
     assert!(!children().contains(&pid));
     let late = Instant::now() + Duration::from_secs(20);

@@ -56,7 +56,7 @@ impl Here {
     /// KdebugRecords a command to its end.
     fn record(&self, command: &CommandSpec, spec: &WindowSpec) -> Recorded {
         let mut child = self.software.launcher(&self.launcher).prepare(command).unwrap();
-        let target = Target::Child(child.pid());
+        let target = Target::Child(child.pid().unwrap());
         let mut windows = self.software.source().windows(&slots(&EVENTS), &target, spec).unwrap();
         windows.start().unwrap();
         child.release().unwrap();
@@ -79,7 +79,7 @@ impl Here {
     /// The totals of a run without windows.
     fn totals(&self, command: &CommandSpec) -> Vec<u64> {
         let mut child = self.software.launcher(&self.launcher).prepare(command).unwrap();
-        let target = Target::Child(child.pid());
+        let target = Target::Child(child.pid().unwrap());
         let mut counting = self.software.source().open(&slots(&EVENTS), &target).unwrap();
         counting.start().unwrap();
         child.release().unwrap();
@@ -218,11 +218,11 @@ fn a_program_that_is_detached_has_rows_up_to_there_and_a_lost_rest() {
 fn boundaries_and_events_that_are_impossible_are_refused_by_name() {
     let Some(here) = Here::new() else { return };
     let child = here.software.launcher(&here.launcher).prepare(&command("true", &[])).unwrap();
-    let target = Target::Child(child.pid());
+    let target = Target::Child(child.pid().unwrap());
     let refusal = |names: &[&str], on: &Target, boundary| {
         let refused = here.software.source().windows(&slots(names), on, &WindowSpec::new(boundary));
         let refused = refused.err().unwrap();
-        (refused.slot, refused.kind, refused.text)
+        (refused.slot, refused.kind, refused.reason.to_string())
     };
     let (slot, kind, text) = refusal(&["calls"], &target, instructions(10));
     assert_eq!((slot, kind), (Some(SlotId(0)), RefusalKind::NotSupported));
@@ -236,7 +236,7 @@ fn boundaries_and_events_that_are_impossible_are_refused_by_name() {
         let spec = WindowSpec { boundaries, ..WindowSpec::new(instructions(10)) };
         let refused = here.software.source().windows(&slots(&EVENTS), &target, &spec).err().unwrap();
         assert_eq!(refused.kind, RefusalKind::Invalid);
-        assert!(refused.text.contains("one number of instructions"), "{}", refused.text);
+        assert!(refused.reason.to_string().contains("one number of instructions"), "{}", refused.reason);
     }
     let (_, kind, _) = refusal(&EVENTS, &Target::ThisThread, instructions(10));
     assert_eq!(kind, RefusalKind::TargetNotSupported);
@@ -246,14 +246,14 @@ fn boundaries_and_events_that_are_impossible_are_refused_by_name() {
 fn a_request_that_the_tracer_refuses_says_why_and_the_command_is_counted() {
     let Some(here) = Here::new() else { return };
     let mut child = here.software.launcher(&here.launcher).prepare(&command("sleep", &["60"])).unwrap();
-    let target = Target::Child(child.pid());
+    let target = Target::Child(child.pid().unwrap());
     let source = here.software.source();
     let windows =
         |events: &[&str]| source.windows(&slots(events), &target, &WindowSpec::new(instructions(10)));
     let many = [&["instructions"][..], &["branches_conditional_taken"; 200]].concat();
     let refused = windows(&many).err().unwrap();
     assert_eq!(refused.kind, RefusalKind::Invalid);
-    assert!(refused.text.ends_with("request fewer"), "{}", refused.text);
+    assert!(refused.reason.to_string().ends_with("request fewer"), "{}", refused.reason);
     let mut counting = source.open(&slots(&EVENTS), &target).unwrap();
     counting.start().unwrap();
     child.release().unwrap();
@@ -264,7 +264,11 @@ fn a_request_that_the_tracer_refuses_says_why_and_the_command_is_counted() {
         }
     };
     assert_eq!(refused.kind, RefusalKind::Other);
-    assert!(refused.text.ends_with("it was released: request them before"), "{}", refused.text);
+    assert!(
+        refused.reason.to_string().ends_with("it was released: request them before"),
+        "{}",
+        refused.reason
+    );
     let has_run = |reading: &Reading| reading.cells.iter().any(|cell| cell.raw > 1000);
     until(counting.as_mut(), has_run);
     child.signal(SIGTERM);

@@ -23,19 +23,21 @@ const RUNGS: [Rung; 4] = [Rung::Kperf, Rung::Sim, Rung::Msr, Rung::Sysreg];
 /// such a source. Those of kperf stand in the order of sources. The others come last, because they are used
 /// only on request. On a simulated machine there are no others.
 pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine, tables: &Tables) -> Event {
-    let is_elsewhere = !event.candidates.is_empty()
-        && event.candidates.iter().flat_map(|way| &way.parts).all(|part| part.core().is_none());
+    // No core PMU counts it: a clock, an account, a device.
+    let is_off_core = !event.candidates.is_empty()
+        && event.candidates.iter().flat_map(|candidate| &candidate.parts).all(|part| part.core().is_none());
     if is_simulated(machine) {
         event.candidates.clear();
     }
     if has_kperf(machine) {
         // perf counts no event of a Mac's PMU.
-        let is_perfs =
-            |way: &Candidate| way.rung == Rung::Perf && way.parts.iter().any(|part| part.core().is_some());
-        event.candidates.retain(|way| !is_perfs(way));
+        let is_perfs = |other: &Candidate| {
+            other.rung == Rung::Perf && other.parts.iter().any(|part| part.core().is_some())
+        };
+        event.candidates.retain(|other| !is_perfs(other));
     }
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
-        let found = match is_elsewhere {
+        let found = match is_off_core {
             true => candidate_beside(rung, request, machine, tables)
                 .ok_or_else(|| LackReason::NotOfRegisters { event: event.name.clone() }),
             false => candidate(rung, request, machine, tables),
@@ -46,7 +48,7 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
                 event.candidates.insert(place.unwrap_or(event.candidates.len()), candidate);
             }
             Ok(candidate) => event.candidates.push(candidate),
-            Err(_) if rung == Rung::Kperf && is_elsewhere => {}
+            Err(_) if rung == Rung::Kperf && is_off_core => {}
             Err(reason) if rung == Rung::Sim || rung == Rung::Kperf && event.candidates.is_empty() => {
                 event.unsupported = Some(reason);
             }
@@ -301,7 +303,7 @@ impl<'a> SharedPmu<'a> {
                 cpus: self.cpus.clone(),
                 codes,
                 wide: takes_two_counters(&chip(cpu), &one.coded),
-                seats: Vec::new(),
+                assignments: Vec::new(),
             },
             name: one.entry.map_or(one.name, |entry| entry.name().to_owned()),
         })

@@ -46,15 +46,17 @@ pub enum CliCommand {
     Compare(Box<CompareArgs>),
     /// Record a row of counts for every N events of a command, or for each length of time.
     Record(Box<RecordArgs>),
-    /// Measure a command, and name the faults that its counts speak for; find the odd one of many runs.
+    /// Measure a command and name the performance problems that its counts indicate, or find the run that
+    /// differs from many others.
     Advise(Box<AdviseArgs>),
-    /// Run a program whose own regions (Rust, C, Python) are then counted without a PMU, too.
+    /// Run a program so that its own regions (Rust, C, Python) are counted without a PMU, too.
     Run(RunArgs),
     /// Show which sources of counts work here, and for the others the reason and the fix.
     Doctor(DoctorArgs),
     /// Count loops of known length with every event, and show which events count correctly.
     Selftest(SelftestArgs),
-    /// Find out what events count: sweep codes over kernels of known work. On simulated machines.
+    /// Find out what events count: sweep event codes over loops of known work, on a simulated machine or on
+    /// this one.
     Reverse(Box<ReverseArgs>),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
@@ -182,7 +184,7 @@ pub struct StatArgs {
     #[arg(help_heading = COUNTING, short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Number of runs before that, without counting.
+    /// Number of runs before the counted ones, without counting.
     #[arg(help_heading = COUNTING, short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
     /// Number of runs that the software PMU counts, if it counts any event; the others are timed natively.
@@ -382,7 +384,7 @@ pub struct ReverseArgs {
     /// The CPU that the kernels run on; if left out, the last one.
     #[arg(short = 'C', long, value_name = "CPU", conflicts_with = "machine")]
     pub cpu: Option<u32>,
-    /// Other meanings for its events, to be found out: a file in the semantics format.
+    /// Other meanings for its events, which the sweep is to find out: a file in the semantics format.
     #[arg(long, value_name = "FILE", requires = "machine")]
     pub semantics: Option<PathBuf>,
     /// The codes to sweep, as in `0x00-0xff,0x1cd`: select, with the unit mask from bit 8 on where there is
@@ -409,13 +411,13 @@ pub struct ReverseArgs {
     /// 1021 on a real one.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=SweepSettings::MOST_ITERATIONS))]
     pub iterations: Option<u64>,
-    /// Decides the order of the sweep, and all that is left to chance on a simulated machine.
+    /// Seed of the order of the sweep, and of the random choices of a simulated machine.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Write each code that is done to a new file, with which --resume goes on.
+    /// Write each finished code to a new file, from which --resume continues.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "resume"])]
     pub journal: Option<PathBuf>,
-    /// Go on with the sweep of a journal, with its codes, repeats, iterations and seed.
+    /// Continue the sweep of a journal, with its codes, repeats, iterations and seed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "ids", "repeats", "iterations", "seed"])]
     pub resume: Option<PathBuf>,
     /// End with an error when placing a code or running a kernel takes longer, in seconds.
@@ -471,7 +473,8 @@ pub struct DoctorArgs {
     /// Write the facts about this machine to a file, for a bug report; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub record: Option<PathBuf>,
-    /// Diagnose the machine of such a file, or a simulated one, as in `sim:skylake`, instead of this one.
+    /// Diagnose the machine of a file made by --record, or a simulated one, as in `sim:skylake`, instead of
+    /// this one.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
     /// Restore counter registers of this machine that a killed process left changed.
@@ -656,7 +659,7 @@ pub struct RunArgs {
 
 /// The notes of `run --help` below the options.
 const RUN_NOTES: &str = "\
-Where there is a PMU, the program runs as it is: its monitors read the PMU. Where there is none, the software PMU runs \
+Where there is a PMU, the program runs natively: its monitors read the PMU. Where there is none, the software PMU runs \
 the program and everything that it starts, and its monitors get exact counts of it. Nothing is printed beside the \
 program's own output; `stat -e EVENTS -- PROGRAM` also counts the program as a whole.
 
@@ -685,7 +688,7 @@ pub enum ConvertFormat {
     Csv,
     /// A JSON object for each window, on a line of its own.
     Jsonl,
-    /// Stacks for flame graphs (inferno, speedscope), weighted by the event that windows were cut by.
+    /// Stacks for flame graphs (inferno, speedscope), weighted by the event at which windows end.
     Folded,
     /// A profile for https://profiler.firefox.com, with a sample and the counters of each window.
     Firefox,

@@ -11,7 +11,7 @@ pub const UNTRUE: u8 = 1;
 pub const GATE: u8 = 1;
 /// `--strict`, and a value is not exact.
 pub const STRICT: u8 = 124;
-/// We failed, or the arguments make no sense.
+/// cyclometer failed, or the arguments are invalid.
 pub const FAILURE: u8 = 125;
 /// The command cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
@@ -26,7 +26,7 @@ Exit status:
   n        the command exited with status n
   128 + n  signal n ended the command, or cut several runs short
   124      --strict was given, and a value is not exact
-  125      cyclometer failed, or its arguments make no sense
+  125      cyclometer failed, or its arguments are invalid
   126      the command cannot be executed
   127      the command does not exist";
 

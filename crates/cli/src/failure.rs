@@ -60,11 +60,21 @@ pub enum FileUse {
 
 /// The error of a file that an option names and that cannot be read or written.
 pub fn of_file(option: &str, usage: FileUse, path: &Path, error: io::Error) -> Error {
-    let verb = if usage == FileUse::Read { "read" } else { "write" };
-    let (file, reason) = (clean_os(path.as_os_str()), reason(&error));
-    Error::new(ErrorKind::Io, format!("{option}: cannot {verb} {file}: {reason}"))
+    Error::new(ErrorKind::Io, format!("{option}: {}", failed_use(usage, path, &error)))
         .with_recovery(Recovery::fix(remedy(usage, error.kind())))
         .with_source(error)
+}
+
+/// The error of a file that is an argument and cannot be read.
+pub fn of_input(path: &Path, error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, failed_use(FileUse::Read, path, &error))
+        .with_recovery(Recovery::fix(remedy(FileUse::Read, error.kind())))
+        .with_source(error)
+}
+
+fn failed_use(usage: FileUse, path: &Path, error: &io::Error) -> String {
+    let verb = if usage == FileUse::Read { "read" } else { "write" };
+    format!("cannot {verb} {}: {}", clean_os(path.as_os_str()), reason(error))
 }
 
 /// The error of a system call for other things than an option's file: `cannot watch signals: …`.
@@ -135,8 +145,8 @@ fn meant() -> Option<String> {
 fn arguments_text(rendered: &str, meant: Option<&str>) -> String {
     let message: Vec<&str> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = message.join(" ");
-    let message = message.strip_prefix("error: ").unwrap_or(&message);
-    let mut out = format!("cyclometer: error: {}\n", clean(message));
+    let message = range_in_words(message.strip_prefix("error: ").unwrap_or(&message));
+    let mut out = format!("cyclometer: error: {}\n", clean(&message));
     let tips = rendered.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
     let more = match meant {
         Some(command) => format!("`cyclometer {command} --help` says more"),
@@ -146,6 +156,19 @@ fn arguments_text(rendered: &str, meant: Option<&str>) -> String {
         out += &format!("help: {}\n", clean(tip));
     }
     out
+}
+
+/// A message with the range of a number in words, in place of Rust's notation: `0 is not in 1..=9`.
+fn range_in_words(message: &str) -> String {
+    const BEFORE: &str = " is not in ";
+    let in_words = || {
+        let (value, range) = message.rsplit_once(BEFORE)?;
+        let (least, most) = range.split_once("..")?;
+        let most = most.strip_prefix('=')?;
+        let is_number = |text: &str| text.parse::<i128>().is_ok();
+        (is_number(least) && is_number(most)).then(|| format!("{value} is not from {least} to {most}"))
+    };
+    in_words().unwrap_or_else(|| message.to_owned())
 }
 
 #[cfg(test)]
@@ -182,6 +205,16 @@ mod tests {
         assert_eq!(without_numbers("a: No (os error 2); b: Full (os error 28)"), "a: No; b: Full");
         for text in ["a (os error x) b", "a (os error ", "a (os error )", "(os error 2)"] {
             assert_eq!(without_numbers(text), text);
+        }
+    }
+
+    #[test]
+    fn the_range_of_a_number_is_in_words() {
+        let message = "invalid value '0' for '--runs <N>': 0 is not in 1..=4294967295";
+        let expected = "invalid value '0' for '--runs <N>': 0 is not from 1 to 4294967295";
+        assert_eq!(range_in_words(message), expected);
+        for other in ["'a' is not in the list", "0 is not in 1..9", "0 is not in a..=9", ""] {
+            assert_eq!(range_in_words(other), other);
         }
     }
 

@@ -24,7 +24,7 @@ pub enum Backend {
     /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a
     /// patched macOS.
     Sysreg,
-    /// macOS's accounts of cycles, instructions and energy only, for which it asks no root.
+    /// macOS's accounts of cycles, instructions and energy only, which need no root.
     Selfcounts,
     /// Clocks and accounting of the operating system only.
     Os,

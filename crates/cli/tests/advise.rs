@@ -294,7 +294,7 @@ fn errors_name_the_file_and_the_remedy() {
     for (arguments, message, help) in [
         (&["advise"][..], "nothing to advise on", "--history"),
         (&["advise", "/no/such.json"], "/no/such.json", "FILE"),
-        (&["advise", wrong.to_str().unwrap()], "it is no JSON", "stat --export-json"),
+        (&["advise", wrong.to_str().unwrap()], "it is not JSON", "stat --export-json"),
         (
             &["advise", "--history", empty.to_str().unwrap()],
             "has 0 runs, and 8 are needed",

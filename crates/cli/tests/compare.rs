@@ -474,7 +474,7 @@ fn bad_baselines_are_named_before_anything_runs() {
             r#"{"results": [{"command": "x", "times": [0.1, -0.2]}]}"#.to_owned(),
             "nothing measured is below zero",
         ),
-        (String::new(), "it is no JSON"),
+        (String::new(), "it is not JSON"),
     ] {
         fs::write(&base, content).unwrap();
         let out = run_with(OS, &["--baseline", word(&base), &touch]);

@@ -412,8 +412,8 @@ fn files_that_are_no_recordings_are_named_and_nothing_is_written() {
     newer[8] = 2;
     for (bytes, problem, help) in [
         (&b""[..], "it is empty", "record again"),
-        (b"\x7fELF\x02\x01\x01", "it is no recording of cyclometer", "`cyclometer record` has written"),
-        (b"{\"schema_version\":1}\n", "it is no recording of cyclometer", "`cyclometer record` has written"),
+        (b"\x7fELF\x02\x01\x01", "it is not a cyclometer recording", "`cyclometer record` has written"),
+        (b"{\"schema_version\":1}\n", "it is not a cyclometer recording", "`cyclometer record` has written"),
         (&recorded()[..30], "the recording ends within its header, before any row", "record again"),
         (&newer, "it has version 2 of the recording format", "or a newer one"),
     ] {
@@ -429,7 +429,7 @@ fn files_that_are_no_recordings_are_named_and_nothing_is_written() {
     }
     let out = run(&["convert", "/no/such/file", "--to", "csv"]);
     assert_eq!(out.status.code(), Some(125));
-    assert!(stderr(&out).contains("FILE: cannot read /no/such/file: no such file"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("error: cannot read /no/such/file: no such file"), "{}", stderr(&out));
     assert_eq!(run(&["convert", "x", "--to", "xlsx"]).status.code(), Some(125));
 }
 

@@ -164,7 +164,7 @@ fn a_pmu_that_somebody_has_is_refused_with_the_cause() {
     let out = stat(&devices, &["-a", "-e", "branches", "--", "true"]);
     assert_eq!(out.status.code(), Some(125));
     let error = stderr(&out);
-    assert!(error.contains("counter fixed 1 of CPU 1 is in use: something else has the PMU"), "{error}");
+    assert!(error.contains("counter fixed 1 of CPU 1 is in use by other software"), "{error}");
     assert!(error.contains("help: "), "{error}");
     let after = controls(&devices);
     let moving = 2 * 10 - 1;

@@ -414,7 +414,7 @@ fn a_cut_recording_is_drawn_as_far_as_it_goes_and_a_damaged_one_fails_afterwards
         let out = recorded.run(command);
         assert_eq!(out.status.code(), Some(125));
         let said = support::one_line(&stderr(&out));
-        assert!(said.contains(&format!("FILE: cannot read {path}: no such file")), "{said}");
+        assert!(said.contains(&format!("error: cannot read {path}: no such file")), "{said}");
     }
 }
 

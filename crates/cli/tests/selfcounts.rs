@@ -183,7 +183,7 @@ fn user_mode_alone_whole_cpus_and_branches_are_refused_with_the_reason() {
     let out = told(&["-e", "cycles", "-a", "--", "true"]);
     assert!(out.contains("for processes and the calling thread without root, not for CPUs"), "{out}");
     let out = told(&["-e", "branches", "--", "true"]);
-    assert!(out.contains("the source 'selfcounts' that was asked for does not count it"), "{out}");
+    assert!(out.contains("the requested source 'selfcounts' does not count it"), "{out}");
 }
 
 #[test]

@@ -471,21 +471,23 @@ pub struct RegisterEvent {
     /// Whether it takes an even counter and the next one (AMD's large increments).
     pub wide: bool,
     /// The counter assignments of a plan: one, or one for each rotation group in which it counts.
-    pub seats: Vec<RegisterSeat>,
+    pub assignments: Vec<RegisterAssignment>,
 }
 
 impl RegisterEvent {
     /// The counter assignment in a rotation group.
-    pub fn seat_in(&self, turn: u32) -> Option<&RegisterSeat> {
-        self.seats.iter().find(|seat| seat.turn.is_none_or(|own| own == turn))
+    pub fn assignment_in(&self, rotation_group: u32) -> Option<&RegisterAssignment> {
+        self.assignments
+            .iter()
+            .find(|assignment| assignment.rotation_group.is_none_or(|own| own == rotation_group))
     }
 }
 
 /// The assignment of an event to a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RegisterSeat {
+pub struct RegisterAssignment {
     /// The rotation group; `None` when it counts all the time.
-    pub turn: Option<u32>,
+    pub rotation_group: Option<u32>,
     /// The counter.
     pub counter: CounterId,
     /// The code that counts it on that counter.

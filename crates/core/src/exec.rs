@@ -15,7 +15,7 @@ use crate::cpuset::CpuSet;
 use crate::error::Result;
 use crate::event::Part;
 use crate::ladder::Rung;
-use crate::reason::{MissingReason, PartReason};
+use crate::reason::{MissingReason, PartReason, RefusalReason};
 pub use crate::refusal::{Refusal, RefusalKind};
 use crate::slot::{Slot, SlotId};
 use crate::window::{WindowSpec, Windowing};
@@ -154,8 +154,8 @@ impl<L: Launch + ?Sized> Launch for &L {
 
 /// A process whose end can be waited for. For a command, this is its only reaper.
 pub trait Child {
-    /// Its process id.
-    fn pid(&self) -> u32;
+    /// The id of its process or thread; `None` where it is the whole system.
+    fn pid(&self) -> Option<u32>;
 
     /// Lets it execute its command. [`Child::wait`] reports a command that cannot be executed, so that no
     /// process has to wake up when the command begins to run.
@@ -441,11 +441,8 @@ pub trait Source {
         spec: &WindowSpec,
     ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
         let _ = (slots, on, spec);
-        Err(Refusal {
-            slot: None,
-            kind: RefusalKind::TargetNotSupported,
-            text: format!("the source {} cannot record windows", self.rung().word()),
-        })
+        let reason = RefusalReason::NoWindows(self.rung());
+        Err(Refusal::of_target(RefusalKind::TargetNotSupported, reason))
     }
 
     /// Counts the slots for a moment, all at the same time, on the calling thread, which executes
@@ -497,8 +494,8 @@ pub trait Counting {
     /// # Errors
     ///
     /// `ErrorKind::Os`, `ErrorKind::StateLost`: it is then unknown which rotation group counts.
-    fn select(&mut self, turn: u32) -> Result<()> {
-        let _ = turn;
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        let _ = rotation_group;
         Ok(())
     }
 
@@ -538,8 +535,8 @@ pub trait Counting {
     /// # Errors
     ///
     /// Those of [`Counting::read`].
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        let _ = turn;
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
+        let _ = rotation_group;
         self.read(out)
     }
 

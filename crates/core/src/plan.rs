@@ -55,8 +55,8 @@ impl Plan {
     }
 
     /// Whether events rotate within a run.
-    pub fn takes_turns(&self) -> bool {
-        self.passes.iter().flat_map(|pass| &pass.slots).any(|slot| slot.turn.is_some())
+    pub fn is_rotated(&self) -> bool {
+        self.passes.iter().flat_map(|pass| &pass.slots).any(|slot| slot.rotation_group.is_some())
     }
 
     /// Number of native runs among `runs` runs.

@@ -84,8 +84,8 @@ pub struct Run {
 /// [`Counting::select`](crate::exec::Counting::select).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Slice {
-    /// The rotation group, as in [`Slot::turn`](crate::Slot::turn).
-    pub turn: u32,
+    /// The rotation group, as in [`Slot::rotation_group`](crate::Slot::rotation_group).
+    pub rotation_group: u32,
     /// Its duration, in ns.
     pub wall_ns: u64,
     /// The counts of the slots of this group, and of those of the same source without a group. A slot that

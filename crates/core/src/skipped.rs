@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::counter::CounterMask;
 use crate::ladder::{Cause, CauseKind, Rung, Works};
+use crate::reason::RefusalReason;
 use crate::refusal::{Refusal, RefusalKind};
 
 /// A source that is not used for an event.
@@ -47,8 +48,8 @@ pub enum SkipReason {
     Refused {
         /// The kind of refusal.
         kind: RefusalKind,
-        /// The answer of the kernel or driver, with the object.
-        text: String,
+        /// The reason of the source.
+        reason: Box<RefusalReason>,
     },
     /// The source does not work on this machine, or not for this class of events.
     Unavailable(Cause),
@@ -88,14 +89,14 @@ pub enum SkipReason {
 
 impl From<&Refusal> for SkipReason {
     fn from(refusal: &Refusal) -> SkipReason {
-        SkipReason::Refused { kind: refusal.kind, text: refusal.text.clone() }
+        SkipReason::Refused { kind: refusal.kind, reason: Box::new(refusal.reason.clone()) }
     }
 }
 
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SkipReason::Refused { text, .. } => f.write_str(text),
+            SkipReason::Refused { reason, .. } => reason.fmt(f),
             SkipReason::Unavailable(cause) => f.write_str(&cause.text),
             SkipReason::DoesNotWork(works) => f.write_str(works.word()),
             SkipReason::NoSuchSource(rung) => write!(f, "there is no source {rung} here"),
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_its_kind_and_its_words() {
-        let refusal = Refusal { slot: None, kind: RefusalKind::Busy, text: "EBUSY: the PMU".to_owned() };
+        let refusal = Refusal { slot: None, kind: RefusalKind::Busy, reason: "EBUSY: the PMU".into() };
         let skipped = skipped(SkipReason::from(&refusal));
         assert_eq!(skipped.refusal(), Some(RefusalKind::Busy));
         assert_eq!((skipped.reason.to_string().as_str(), skipped.unavailable()), ("EBUSY: the PMU", None));

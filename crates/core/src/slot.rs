@@ -37,7 +37,7 @@ pub struct Slot {
     pub counter: Option<CounterId>,
     /// The rotation group, from 0: while one group counts, the events of others do not. `None`: the event
     /// counts all the time.
-    pub turn: Option<u32>,
+    pub rotation_group: Option<u32>,
     /// The slot of the same pass that counts the same. That slot is opened, and this one takes its values.
     pub twin_of: Option<SlotId>,
 }
@@ -49,11 +49,13 @@ impl Slot {
     }
 
     /// Renumbers the rotation groups, also those of its counter assignments.
-    pub fn renumber_turns(&mut self, new: impl Fn(u32) -> Option<u32>) {
-        self.turn = self.turn.and_then(&new);
+    pub fn renumber_rotation_groups(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        self.rotation_group = self.rotation_group.and_then(&new);
         for part in &mut self.parts {
             if let Part::Registers(event) = part {
-                event.seats.iter_mut().for_each(|seat| seat.turn = seat.turn.and_then(&new));
+                event.assignments.iter_mut().for_each(|assignment| {
+                    assignment.rotation_group = assignment.rotation_group.and_then(&new)
+                });
             }
         }
     }
@@ -74,7 +76,7 @@ impl Slot {
             pinned: false,
             exclusive: false,
             counter: None,
-            turn: None,
+            rotation_group: None,
             twin_of: None,
         }
     }

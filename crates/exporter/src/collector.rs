@@ -289,99 +289,72 @@ impl<O: OpenTarget> Collector<O> {
         }
     }
 
+    /// The families about the exporter itself.
     fn own_families(&self, series: usize, took: Duration) -> Vec<MetricFamily> {
-        use FamilyKind::{Counter, Gauge};
-        let one = |name, kind, unit, help, value: f64| {
-            let mut family = MetricFamily::new(name, kind, unit, help);
-            family.push(Vec::new(), value);
-            family
-        };
-        let bytes = Some("bytes");
-        let seconds = Some("seconds");
-        let cost = OwnCost::now();
-        let budget = &self.budget;
         let mut families = vec![
             self.targets(),
             self.dropped_now(),
             self.dropped_so_far(),
             self.drop_errors(),
             self.process_states(),
-            one(
+        ];
+        families.extend(self.work(series, took));
+        families.push(self.scrapes.family());
+        families.extend(OwnCost::now().families());
+        families.extend(self.scan_error.as_ref().map(|reason| {
+            let help = "Why control groups cannot be found.";
+            let mut family =
+                MetricFamily::new("cyclometer_exporter_scan_error", FamilyKind::Gauge, None, help);
+            family.push(vec![("reason", Cow::Owned(reason.clone()))], 1.0);
+            family
+        }));
+        families
+    }
+
+    /// The families about what is open, what was read, and the limits on both.
+    fn work(&self, series: usize, took: Duration) -> [MetricFamily; 7] {
+        use FamilyKind::{Counter, Gauge};
+        let (used, most) = (&self.budget.used, &self.budget.most);
+        let of = MetricFamily::single;
+        [
+            of(
                 "cyclometer_exporter_ended_targets",
                 Counter,
                 None,
                 "Targets that ended while they were counted.",
                 self.ended as f64,
             ),
-            one(
-                "cyclometer_exporter_series",
-                Gauge,
-                None,
-                "Series of targets in this answer.",
-                series as f64,
-            ),
-            one(
+            of("cyclometer_exporter_series", Gauge, None, "Series of targets in this answer.", series as f64),
+            of(
                 "cyclometer_exporter_series_limit",
                 Gauge,
                 None,
                 "The limit on series of targets.",
-                budget.most.series as f64,
+                most.series as f64,
             ),
-            one(
+            of(
                 "cyclometer_exporter_counters",
                 Gauge,
                 None,
                 "Open counters, each of which may be a descriptor.",
-                budget.used.descriptors as f64,
+                used.descriptors as f64,
             ),
-            one(
+            of(
                 "cyclometer_exporter_counters_limit",
                 Gauge,
                 None,
                 "The limit on open counters.",
-                budget.most.descriptors as f64,
+                most.descriptors as f64,
             ),
-            one("cyclometer_exporter_reads", Counter, None, "Reads of all counters.", self.reads as f64),
-            one(
+            of("cyclometer_exporter_reads", Counter, None, "Reads of all counters.", self.reads as f64),
+            of(
                 "cyclometer_exporter_read_seconds",
                 Gauge,
-                seconds,
+                Some("seconds"),
                 "How long this read of all counters took.",
                 took.as_secs_f64(),
             ),
-            self.scrapes.family(),
-        ];
-        let optional = [
-            cost.cpu_seconds.map(|value| {
-                one("cyclometer_exporter_cpu_seconds", Counter, seconds, "CPU time of the exporter.", value)
-            }),
-            cost.resident_bytes.map(|value| {
-                one(
-                    "cyclometer_exporter_resident_bytes",
-                    Gauge,
-                    bytes,
-                    "Resident memory of the exporter.",
-                    value as f64,
-                )
-            }),
-            cost.open_descriptors.map(|value| {
-                one(
-                    "cyclometer_exporter_open_descriptors",
-                    Gauge,
-                    None,
-                    "Open file descriptors of the exporter.",
-                    value as f64,
-                )
-            }),
-            self.scan_error.as_ref().map(|reason| {
-                let help = "Why control groups cannot be found.";
-                let mut family = MetricFamily::new("cyclometer_exporter_scan_error", Gauge, None, help);
-                family.push(vec![("reason", Cow::Owned(reason.clone()))], 1.0);
-                family
-            }),
-        ];
-        families.extend(optional.into_iter().flatten());
-        families
+        ]
     }
 
     fn targets(&self) -> MetricFamily {

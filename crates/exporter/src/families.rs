@@ -82,6 +82,19 @@ impl MetricFamily {
         MetricFamily { name, kind, unit, help, samples: Vec::new() }
     }
 
+    /// A family with one value that belongs to no target.
+    pub fn single(
+        name: &'static str,
+        kind: FamilyKind,
+        unit: Option<&'static str>,
+        help: &'static str,
+        value: f64,
+    ) -> Self {
+        let mut family = MetricFamily::new(name, kind, unit, help);
+        family.push(Vec::new(), value);
+        family
+    }
+
     /// Adds a sample that belongs to no target.
     pub fn push(&mut self, own: OwnLabels, value: f64) {
         self.samples.push(MetricSample { target: Arc::default(), own, value });

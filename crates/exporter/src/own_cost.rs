@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use crate::families::{FamilyKind, MetricFamily};
+
 /// Ticks in a second of the times in `/proc`.
 ///
 /// # Source
@@ -21,6 +23,25 @@ pub struct OwnCost {
 }
 
 impl OwnCost {
+    /// The families of what could be read.
+    pub fn families(&self) -> Vec<MetricFamily> {
+        use FamilyKind::{Counter, Gauge};
+        let seconds = self.cpu_seconds.map(|value| {
+            let help = "CPU time of the exporter.";
+            MetricFamily::single("cyclometer_exporter_cpu_seconds", Counter, Some("seconds"), help, value)
+        });
+        let resident = self.resident_bytes.map(|value| {
+            let (name, help) = ("cyclometer_exporter_resident_bytes", "Resident memory of the exporter.");
+            MetricFamily::single(name, Gauge, Some("bytes"), help, value as f64)
+        });
+        let descriptors = self.open_descriptors.map(|value| {
+            let (name, help) =
+                ("cyclometer_exporter_open_descriptors", "Open file descriptors of the exporter.");
+            MetricFamily::single(name, Gauge, None, help, value as f64)
+        });
+        [seconds, resident, descriptors].into_iter().flatten().collect()
+    }
+
     /// The present cost; what cannot be read is `None`.
     pub fn now() -> OwnCost {
         OwnCost {

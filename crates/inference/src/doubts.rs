@@ -1,7 +1,7 @@
 //! Reasons against the only hypothesis that fits.
 //!
-//! A sum that fits all kernels may be wrong all the same: because few kernels take part, because something in
-//! it could be absent or something more could be present without any slope showing it, or because an event
+//! A sum that fits all kernels may be wrong all the same: because few kernels take part, because a term of
+//! it could be absent, or another concept could be present, without any slope showing it, or because an event
 //! that is no sum behaves like one in these kernels. Each such reason keeps an event from being identified.
 
 use cyclometer_core::Concept;
@@ -96,7 +96,7 @@ impl MeasuredKernels<'_> {
         (bits < needed).then_some(Doubt::ChanceFit { bits, needed })
     }
 
-    /// A fraction that may be an alternation: an event that counts for some time, and not for as long.
+    /// A fraction that may be an alternation: an event that counts for some time, then not for the same time.
     ///
     /// An alternation of 2e events counts exactly half of every difference only if each difference is a
     /// multiple of 2e, and half of it to a few events only if each is nearly one. So exact counts tell the

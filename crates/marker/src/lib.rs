@@ -41,7 +41,7 @@ mod thread;
 use std::marker::PhantomData;
 
 use session::{Session, is_detached};
-use thread::Edge;
+use thread::RegionEdge;
 
 /// Begins a region of this thread. Does nothing where no tool is attached.
 #[inline(never)]
@@ -49,7 +49,7 @@ pub fn begin(label: &str) {
     if is_detached() {
         return;
     }
-    mark(Edge::Begin, label, &EMPTY);
+    mark(RegionEdge::Begin, label, &EMPTY);
 }
 
 /// Ends the last region of this name that this thread began. Does nothing where no tool is attached.
@@ -58,7 +58,7 @@ pub fn end(label: &str) {
     if is_detached() {
         return;
     }
-    mark(Edge::End, label, &EMPTY);
+    mark(RegionEdge::End, label, &EMPTY);
 }
 
 /// A region of this thread, from now until it is dropped.
@@ -90,14 +90,14 @@ pub fn is_attached() -> bool {
 
 /// The same two functions for other languages. Their names have to be read first, and their calls differ.
 pub mod foreign {
-    use super::{Edge, Empty, is_detached, mark};
+    use super::{Empty, RegionEdge, is_detached, mark};
 
     /// Begins a region. `label` is called only where a tool is attached. `empty` marks empty regions in the
     /// calling language, to measure the bias that its marks add to every region.
     #[inline]
     pub fn begin<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
-            mark(Edge::Begin, LazyLabel(label), empty);
+            mark(RegionEdge::Begin, LazyLabel(label), empty);
         }
     }
 
@@ -105,7 +105,7 @@ pub mod foreign {
     #[inline]
     pub fn end<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
-            mark(Edge::End, LazyLabel(label), empty);
+            mark(RegionEdge::End, LazyLabel(label), empty);
         }
     }
 
@@ -134,7 +134,7 @@ impl Label for &str {
 /// One end of a region. The code up to the first read of counters, and from the second one on, must be the
 /// same every time, because an empty region measures its bias.
 #[inline(never)]
-fn mark(edge: Edge, label: impl Label, empty: &'static Empty) {
+fn mark(edge: RegionEdge, label: impl Label, empty: &'static Empty) {
     if let Some(session) = Session::find() {
         thread::mark(session, edge, label, empty);
     }

@@ -1,4 +1,24 @@
 //! The regions of one thread.
+//!
+//! # Problem
+//!
+//! A mark executes instructions itself, and under the software PMU each of them is counted. The counts of a
+//! region must have none of those, to the last one.
+//!
+//! # Terms
+//!
+//! - *Mark*: the call at one end of a region. It reads the counters when it begins, when it ends, or both.
+//! - *Bias*: the counts that marks add to a region. It depends on the language of the caller, so it is
+//!   measured with empty regions of each language (*calibration*).
+//! - *Own counts*: the sum of the biases of all marks so far. A region subtracts those of the marks inside
+//!   it.
+//!
+//! # Invariants
+//!
+//! - Both ends execute the same code before their first read and after their last one. Work that would follow
+//!   the last read is left to the next mark ([`DeferredWork`]).
+//! - Only this thread writes its rows. A mark that interrupts another one, as in a signal handler, is
+//!   dropped.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,19 +31,19 @@ use crate::{Empty, Label};
 
 /// The two ends of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Edge {
+pub(crate) enum RegionEdge {
     Begin,
     End,
 }
 
 thread_local! {
-    static HERE: RefCell<Option<ThreadMarks>> = const { RefCell::new(None) };
+    static THREAD_MARKS: RefCell<Option<ThreadMarks>> = const { RefCell::new(None) };
 }
 
 /// The result of recording an end of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MarkResult {
-    Noted,
+    Recorded,
     /// This thread, or the child process that it became, has no open counters yet.
     NotReady,
     /// The mark came while another one was being recorded, as in a signal handler, or after the thread had
@@ -32,13 +52,13 @@ enum MarkResult {
 }
 
 /// Records one end of a region of this thread.
-pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, empty: &'static Empty) {
+pub(crate) fn mark(session: &'static Session, edge: RegionEdge, label: impl Label, empty: &'static Empty) {
     let mut label = Some(label);
     // A single path: the code after the last read of counters must be the same for the first region of a
     // thread.
     loop {
-        match noted(session, edge, &mut label, empty) {
-            MarkResult::Noted => return,
+        match try_mark(session, edge, &mut label, empty) {
+            MarkResult::Recorded => return,
             MarkResult::NotReady => set_up(session, empty),
             MarkResult::Impossible => return session.board.drop_one(),
         }
@@ -46,26 +66,26 @@ pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, emp
 }
 
 #[inline(always)]
-fn noted(
+fn try_mark(
     session: &'static Session,
-    edge: Edge,
+    edge: RegionEdge,
     label: &mut Option<impl Label>,
     empty: &'static Empty,
 ) -> MarkResult {
-    let noted = HERE.try_with(|here| {
+    let result = THREAD_MARKS.try_with(|here| {
         let Ok(mut here) = here.try_borrow_mut() else { return MarkResult::Impossible };
         match here.as_mut() {
             Some(thread) if thread.process.is_here() => {
-                if !thread.speaks(empty) {
+                if !thread.select_language(empty) {
                     return thread.refuse_or_set_up();
                 }
                 thread.mark(session, edge, label);
-                MarkResult::Noted
+                MarkResult::Recorded
             }
             _ => MarkResult::NotReady,
         }
     });
-    noted.unwrap_or(MarkResult::Impossible)
+    result.unwrap_or(MarkResult::Impossible)
 }
 
 /// Opens the counters of this thread if necessary, and measures an empty region of this language.
@@ -73,7 +93,7 @@ fn noted(
 #[inline(never)]
 fn set_up(session: &'static Session, empty: &'static Empty) {
     let is_exact = with_thread(session, |thread| {
-        thread.open.iter_mut().for_each(|frame| frame.is_spoilt = true);
+        thread.open.iter_mut().for_each(|frame| frame.has_unknown_bias = true);
         // Registered before the measurement, so that measured marks take the same path as others.
         thread.languages.push(Language { empty, bias: None });
         thread.meter.is_exact()
@@ -90,7 +110,7 @@ fn set_up(session: &'static Session, empty: &'static Empty) {
 
 /// Calls `work` with this thread, whose counters are opened if necessary; `None` where that is impossible.
 fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut ThreadMarks) -> T) -> Option<T> {
-    let done = HERE.try_with(|here| {
+    let done = THREAD_MARKS.try_with(|here| {
         let mut here = here.try_borrow_mut().ok()?;
         if !here.as_ref().is_some_and(|thread| thread.process.is_here()) {
             let before = here.take().map(ThreadMarks::into_child);
@@ -102,7 +122,7 @@ fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut ThreadMarks)
 }
 
 /// The count of a region without the bias of marking; `None` where the bias is greater than the count.
-fn without(value: u64, bias: u64) -> Option<u64> {
+fn without_bias(value: u64, bias: u64) -> Option<u64> {
     (value.saturating_add(PASSING) >= bias).then_some(value.saturating_sub(bias))
 }
 
@@ -163,6 +183,7 @@ struct Language {
     bias: Option<MarkBias>,
 }
 
+/// The open regions of a thread, its counters, and the bias of its marks.
 #[derive(Debug)]
 struct ThreadMarks {
     session: &'static Session,
@@ -175,7 +196,7 @@ struct ThreadMarks {
     /// Present while the bias of that language is measured.
     calibration: Option<Calibration>,
     names: HashMap<Box<str>, usize>,
-    labels: Vec<Labelled>,
+    labels: Vec<LabelRow>,
     open: Vec<OpenRegion>,
     /// Values at the start of this call.
     entry: Vec<Sum>,
@@ -188,12 +209,12 @@ struct ThreadMarks {
     /// The counts of marks inside regions.
     own: Vec<u64>,
     /// Number of unmatched marks.
-    disorder: u64,
+    unmatched_marks: u64,
 }
 
 /// A name and its row.
 #[derive(Debug)]
-struct Labelled {
+struct LabelRow {
     name: Box<str>,
     at: Option<(LabelAt, usize)>,
     /// Number of open regions of that name.
@@ -202,7 +223,7 @@ struct Labelled {
     calls: u64,
 }
 
-impl Labelled {
+impl LabelRow {
     /// Ends a region. If it was the outermost, returns the number of calls, including those inside.
     fn leave(&mut self) -> Option<u64> {
         self.depth = self.depth.saturating_sub(1);
@@ -219,9 +240,9 @@ struct OpenRegion {
     /// The language that began it.
     language: usize,
     /// Number of unmatched marks when it began.
-    disorder: u64,
+    unmatched_marks: u64,
     /// Whether the region contains marks of unknown bias.
-    is_spoilt: bool,
+    has_unknown_bias: bool,
     began: Instant,
     /// Whether it began in the parent process, before a fork.
     inherited: bool,
@@ -240,7 +261,7 @@ struct DeferredWork {
 #[derive(Debug, Default)]
 struct Inherited {
     names: HashMap<Box<str>, usize>,
-    labels: Vec<Labelled>,
+    labels: Vec<LabelRow>,
     open: Vec<OpenRegion>,
 }
 
@@ -263,7 +284,7 @@ impl ThreadMarks {
             exit: zeros,
             pending: DeferredWork::default(),
             own: vec![0; meter.len()],
-            disorder: 0,
+            unmatched_marks: 0,
             meter,
         }
     }
@@ -280,7 +301,7 @@ impl ThreadMarks {
     /// Whether the marks of a language were measured, or are being measured. If so, it becomes the current
     /// language.
     #[inline(always)]
-    fn speaks(&mut self, empty: &'static Empty) -> bool {
+    fn select_language(&mut self, empty: &'static Empty) -> bool {
         let place = self.languages.iter().position(|language| std::ptr::eq(language.empty, empty));
         self.language = place.unwrap_or(self.language);
         place.is_some()
@@ -297,12 +318,12 @@ impl ThreadMarks {
 
     /// Both ends execute the same code up to the first read and from the last one on.
     #[inline(always)]
-    fn mark(&mut self, session: &'static Session, edge: Edge, label: &mut Option<impl Label>) {
+    fn mark(&mut self, session: &'static Session, edge: RegionEdge, label: &mut Option<impl Label>) {
         let was_open = !self.open.is_empty();
-        if was_open | (edge == Edge::End) {
+        if was_open | (edge == RegionEdge::End) {
             self.meter.read_for_end(&mut self.entry);
         }
-        self.between(session, edge, label, was_open);
+        self.record(session, edge, label, was_open);
         if self.pending.begins | self.pending.own {
             self.meter.read_for_begin(&mut self.exit);
         }
@@ -310,24 +331,30 @@ impl ThreadMarks {
 
     /// The work of a call between its reads.
     #[inline(never)]
-    fn between(&mut self, session: &Session, edge: Edge, label: &mut Option<impl Label>, was_open: bool) {
+    fn record(
+        &mut self,
+        session: &Session,
+        edge: RegionEdge,
+        label: &mut Option<impl Label>,
+        was_open: bool,
+    ) {
         self.settle();
         if let Some(label) = label.take() {
-            label.with(&mut |label| self.edge(session, edge, label));
+            label.with(&mut |label| self.apply_edge(session, edge, label));
         }
         self.last_entry.copy_from_slice(&self.entry);
         let goes_on = !self.open.is_empty();
-        self.pending = DeferredWork { begins: edge == Edge::Begin, own: was_open & goes_on };
+        self.pending = DeferredWork { begins: edge == RegionEdge::Begin, own: was_open & goes_on };
     }
 
-    fn edge(&mut self, session: &Session, edge: Edge, label: &str) {
+    fn apply_edge(&mut self, session: &Session, edge: RegionEdge, label: &str) {
         if self.is_foreign(label) {
             return session.board.drop_one();
         }
         self.calibrate_edge();
         match edge {
-            Edge::Begin => self.begin(session, label),
-            Edge::End => self.end(session, label),
+            RegionEdge::Begin => self.begin(session, label),
+            RegionEdge::End => self.end(session, label),
         }
     }
 
@@ -348,14 +375,14 @@ impl ThreadMarks {
         }
     }
 
-    /// Subtracts the bias of a mark from the regions around it.
-    fn take_off(&mut self, of: fn(&MarkBias) -> &[u64]) {
+    /// Adds the bias of a mark to the own counts, which the regions around it subtract.
+    fn add_bias_to_open(&mut self, of: fn(&MarkBias) -> &[u64]) {
         if self.calibration.is_some() {
             return;
         }
         match self.languages.get(self.language).and_then(|language| language.bias.as_ref()) {
             Some(bias) => self.own.iter_mut().zip(of(bias)).for_each(|(own, add)| *own += add),
-            None => self.open.iter_mut().for_each(|frame| frame.is_spoilt = true),
+            None => self.open.iter_mut().for_each(|frame| frame.has_unknown_bias = true),
         }
     }
 
@@ -379,14 +406,14 @@ impl ThreadMarks {
         self.labels[label].depth += 1;
         self.labels[label].calls += 1;
         self.note(session, label, Word::Begun);
-        self.take_off(|bias| &bias.begin);
+        self.add_bias_to_open(|bias| &bias.begin);
         self.open.push(OpenRegion {
             label,
             starts: vec![Sum::default(); counters],
             own: vec![0; counters],
             language: self.language,
-            disorder: self.disorder,
-            is_spoilt: false,
+            unmatched_marks: self.unmatched_marks,
+            has_unknown_bias: false,
             began: Instant::now(),
             inherited: false,
         });
@@ -397,22 +424,22 @@ impl ThreadMarks {
         match self.open.iter().rposition(|frame| frame.label == label) {
             Some(place) => self.end_frame(session, place),
             None => {
-                self.disorder += 1;
+                self.unmatched_marks += 1;
                 self.note(session, label, Word::Unmatched);
             }
         }
-        self.take_off(|bias| &bias.end);
+        self.add_bias_to_open(|bias| &bias.end);
     }
 
     fn end_frame(&mut self, session: &Session, place: usize) {
         let is_innermost = place + 1 == self.open.len();
         let frame = self.open.remove(place);
         if !is_innermost {
-            self.disorder += 1;
+            self.unmatched_marks += 1;
             self.note(session, frame.label, Word::Crossed);
         }
         if frame.inherited {
-            self.disorder += 1;
+            self.unmatched_marks += 1;
             return self.note(session, frame.label, Word::Forked);
         }
         let time_ns = u64::try_from(frame.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -425,7 +452,7 @@ impl ThreadMarks {
         }
         match (outermost, self.row(session, frame.label)) {
             (Some(calls), Some((_, row))) => {
-                let disordered = u64::from(frame.disorder != self.disorder);
+                let disordered = u64::from(frame.unmatched_marks != self.unmatched_marks);
                 session.board.add(row, Word::Disordered, disordered);
                 session.board.add_sums(row, calls, time_ns, &counted);
             }
@@ -442,7 +469,7 @@ impl ThreadMarks {
         }
         for counter in self.meter.software() {
             if let Some(sum) = counted.get_mut(counter).filter(|sum| sum.lost == 0) {
-                let program = self.bias_of(frame, counter).and_then(|bias| without(sum.value, bias));
+                let program = self.bias_of(frame, counter).and_then(|bias| without_bias(sum.value, bias));
                 *sum = program.map_or(Sum::lost(Loss::BiasUnknown.code()), |value| Sum { value, ..*sum });
             }
         }
@@ -456,7 +483,7 @@ impl ThreadMarks {
             return Some(own);
         }
         let bias = self.languages.get(frame.language)?.bias.as_ref()?;
-        if frame.is_spoilt || frame.language != self.language {
+        if frame.has_unknown_bias || frame.language != self.language {
             return None;
         }
         own.checked_add(*bias.region.get(counter)?)
@@ -468,7 +495,7 @@ impl ThreadMarks {
         if let Some(known) = self.names.get(label) {
             return *known;
         }
-        self.labels.push(Labelled { name: label.into(), at: None, depth: 0, calls: 0 });
+        self.labels.push(LabelRow { name: label.into(), at: None, depth: 0, calls: 0 });
         self.names.insert(label.into(), self.labels.len() - 1);
         self.labels.len() - 1
     }
@@ -527,6 +554,9 @@ mod tests {
 
     #[test]
     fn only_what_passes_the_name_may_be_missing_in_a_region() {
-        assert_eq!([without(460, 458), without(454, 458), without(453, 458)], [Some(2), Some(0), None]);
+        assert_eq!(
+            [without_bias(460, 458), without_bias(454, 458), without_bias(453, 458)],
+            [Some(2), Some(0), None]
+        );
     }
 }

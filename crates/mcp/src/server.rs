@@ -28,9 +28,9 @@ pub struct AgentSession {
     caller: Caller,
     rules: CallRules,
     tools: Vec<ToolKind>,
-    /// Places for calls that run. Measurements at the same time would disturb each other.
+    /// Permits of calls that run. Measurements at the same time would disturb each other.
     running: Arc<Semaphore>,
-    /// Places for calls that run or wait.
+    /// Permits of calls that run or wait.
     waiting: Arc<Semaphore>,
     /// Cancelled when the client has gone away, or a signal ends the server.
     ended: CancellationToken,
@@ -48,7 +48,7 @@ impl AgentSession {
         AgentSession { caller, rules, tools, running, waiting: Arc::new(Semaphore::new(MOST_CALLS)), ended }
     }
 
-    /// The places for calls that run: all are free once no process of a call is left.
+    /// The permits of calls that run: all are free once no process of a call is left.
     pub fn running(&self) -> Arc<Semaphore> {
         Arc::clone(&self.running)
     }

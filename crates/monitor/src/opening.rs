@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::plan::Outcome;
+use cyclometer_core::reason::RefusalReason;
 use cyclometer_core::{
     Counting, Error, ErrorKind, Machine, MissingReason, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId,
     Source, Target,
@@ -49,7 +50,7 @@ impl Means<'_> {
                 refusal.slot.and_then(|slot| plan.lines.get(slot.0)).map(|line| line.event.name.clone());
             let (answer, done) = self.answer(plan, &refusal, &mut pauses)?;
             plan = answer;
-            let because = (kind_of(refusal.kind), refusal.text);
+            let because = (kind_of(refusal.kind), refusal.reason.to_string());
             steps.push(LadderStep::refused(event.as_deref(), rung.word(), because, done));
         }
     }
@@ -58,7 +59,7 @@ impl Means<'_> {
         let answer = match replan(plan.clone(), refusal, self.machine)? {
             Replan::Retry(_) if pause(pauses) => return Ok((plan, "tried again".to_owned())),
             Replan::Retry(_) => {
-                let busy = || Error::new(ErrorKind::CounterBusy, refusal.text.clone());
+                let busy = || Error::new(ErrorKind::CounterBusy, refusal.reason.to_string());
                 give_up(plan.clone(), refusal.slot.ok_or_else(busy)?, refusal, self.machine)?
             }
             answer => answer,
@@ -112,11 +113,8 @@ impl Means<'_> {
                 let source =
                     self.sources.iter().find(|source| source.rung() == rung).ok_or_else(|| none(rung))?;
                 let mut counting = source.open(&of_rung, self.target)?;
-                counting.start().map_err(|error| Refusal {
-                    slot: None,
-                    kind: RefusalKind::Other,
-                    text: error.to_string(),
-                })?;
+                let failed = |error: Error| Refusal::of_target(RefusalKind::Other, error.to_string());
+                counting.start().map_err(failed)?;
                 Ok(counting)
             };
             opened.push(open().map_err(|refusal| Refused { rung, refusal })?);
@@ -145,8 +143,7 @@ struct Refused {
 }
 
 fn none(rung: Rung) -> Refusal {
-    let text = format!("there is no source {rung} in this program");
-    Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text }
+    Refusal::of_target(RefusalKind::TargetNotSupported, RefusalReason::NoSource(rung))
 }
 
 /// Sleeps as the recovery for busy counters specifies; false after the last attempt.
@@ -170,7 +167,7 @@ pub(crate) fn slots(plan: &Plan) -> Vec<Slot> {
     let mut slots: Vec<Slot> = Vec::new();
     for slot in plan.passes.iter().flat_map(|pass| &pass.slots).filter(counted) {
         if slots.iter().all(|known| known.id != slot.id) {
-            slots.push(Slot { turn: None, ..slot.clone() });
+            slots.push(Slot { rotation_group: None, ..slot.clone() });
         }
     }
     slots.sort_by_key(|slot| slot.id);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cyclometer_core::event::{PerfClass, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{PerfClass, RegisterAssignment, RegisterEvent};
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine, TooLarge};
 use cyclometer_core::{
     Candidate, Count, Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, MissingReason, Part,
@@ -96,7 +96,7 @@ pub(crate) fn arrange(mut plan: Plan, assignments: &[Vec<SlotAssignment>]) -> Re
     if runs > 0 && !slots.is_empty() {
         let native: Vec<Slot> = slots.into_iter().filter(|slot| !(soft && is_soft(slot))).collect();
         match rotates {
-            true => passes.push(turning(native, sets, assignments)),
+            true => passes.push(rotated(native, sets, assignments)),
             false => passes.extend(of_sets(&native, sets, assignments)),
         }
     }
@@ -136,7 +136,8 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignm
         let of_set = set.map_or(&[][..], |set| &sets[set]);
         let takes_part = |slot: &&Slot| !is_core(slot) || of_set.contains(&slot.opened_as());
         let assignments = set.and_then(|set| assignments.get(set));
-        let slots = native.iter().filter(takes_part).map(|slot| seated(slot, assignments)).collect();
+        let slots =
+            native.iter().filter(takes_part).map(|slot| with_assignments(slot, assignments)).collect();
         Pass { launch: LaunchKind::Native, slots }
     };
     match sets.len() {
@@ -160,16 +161,21 @@ fn stays(slot: &Slot, assignments: &[Vec<SlotAssignment>]) -> bool {
 }
 
 /// The slot with its counters in one set.
-fn seated(slot: &Slot, assignments: Option<&Vec<SlotAssignment>>) -> Slot {
+fn with_assignments(slot: &Slot, assignments: Option<&Vec<SlotAssignment>>) -> Slot {
     let assignments: Vec<(Option<u32>, &SlotAssignment)> =
         assignments.into_iter().flatten().map(|assignment| (None, assignment)).collect();
     placed(slot, &assignments)
 }
 
 /// The slot with its counters in each turn in which it counts.
-fn seated_in_turns(slot: &Slot, turn: Option<u32>, assignments: &[Vec<SlotAssignment>]) -> Slot {
-    let of_turn = (0u32..).zip(assignments).filter(|(of, _)| turn.is_none_or(|own| own == *of));
-    let assignments: Vec<(Option<u32>, &SlotAssignment)> = of_turn
+fn assigned_in_rotation(
+    slot: &Slot,
+    rotation_group: Option<u32>,
+    assignments: &[Vec<SlotAssignment>],
+) -> Slot {
+    let of_rotation_group =
+        (0u32..).zip(assignments).filter(|(of, _)| rotation_group.is_none_or(|own| own == *of));
+    let assignments: Vec<(Option<u32>, &SlotAssignment)> = of_rotation_group
         .flat_map(|(of, assignments)| assignments.iter().map(move |assignment| (Some(of), assignment)))
         .collect();
     placed(slot, &assignments)
@@ -183,14 +189,20 @@ fn placed(slot: &Slot, assignments: &[(Option<u32>, &SlotAssignment)]) -> Slot {
         let of_pmu = assignments
             .iter()
             .filter(|(_, assignment)| assignment.part == part && assignment.pmu == event.pmu);
-        let assignment = |(turn, assignment): &&(Option<u32>, &SlotAssignment)| {
+        let assignment = |(rotation_group, assignment): &&(Option<u32>, &SlotAssignment)| {
             let way = event.codes.get(assignment.way)?;
-            Some(RegisterSeat { turn: *turn, counter: assignment.counter, code: way.code })
+            Some(RegisterAssignment {
+                rotation_group: *rotation_group,
+                counter: assignment.counter,
+                code: way.code,
+            })
         };
         of_pmu.filter_map(assignment).collect()
     };
     let parts = slot.parts.iter().enumerate().map(|(i, part)| match part {
-        Part::Registers(event) => Part::Registers(RegisterEvent { seats: on(i, event), ..event.clone() }),
+        Part::Registers(event) => {
+            Part::Registers(RegisterEvent { assignments: on(i, event), ..event.clone() })
+        }
         other => other.clone(),
     });
     let counter = assignments.first().map(|(_, assignment)| assignment.counter);
@@ -199,18 +211,23 @@ fn placed(slot: &Slot, assignments: &[(Option<u32>, &SlotAssignment)]) -> Slot {
 
 /// One pass in which the sets rotate. An event that is in all of them always counts, and so does one that no
 /// core PMU counts: it leaves its group, if that rotates.
-fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Pass {
-    let turn_of = |slot: &Slot| -> Option<usize> {
+fn rotated(native: Vec<Slot>, sets: &[Vec<SlotId>], assignments: &[Vec<SlotAssignment>]) -> Pass {
+    let rotation_group_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());
         let is_always = !is_core(slot) || sets.iter().all(holds) && stays(slot, assignments);
         if is_always { None } else { sets.iter().position(holds) }
     };
-    let turning: Vec<Option<u32>> =
-        native.iter().filter(|slot| turn_of(slot).is_some()).map(|slot| slot.group).collect();
+    let rotated: Vec<Option<u32>> =
+        native.iter().filter(|slot| rotation_group_of(slot).is_some()).map(|slot| slot.group).collect();
     let slots = native.iter().map(|slot| {
-        let turn = turn_of(slot).and_then(|turn| u32::try_from(turn).ok());
-        let stays = is_core(slot) || !turning.contains(&slot.group);
-        Slot { turn, group: slot.group.filter(|_| stays), ..seated_in_turns(slot, turn, assignments) }
+        let rotation_group =
+            rotation_group_of(slot).and_then(|rotation_group| u32::try_from(rotation_group).ok());
+        let stays = is_core(slot) || !rotated.contains(&slot.group);
+        Slot {
+            rotation_group,
+            group: slot.group.filter(|_| stays),
+            ..assigned_in_rotation(slot, rotation_group, assignments)
+        }
     });
     Pass { launch: LaunchKind::Native, slots: slots.collect() }
 }
@@ -249,7 +266,13 @@ pub(crate) fn reassemble(mut plan: Plan, machine: &Machine) -> Result<Plan> {
     let renewed = |old: &Slot| {
         let new = slots.iter().find(|slot| slot.id == old.id)?.clone();
         let parts = if new.rung == old.rung { old.parts.clone() } else { new.parts.clone() };
-        Some(Slot { turn: old.turn, counter: old.counter, group: new.group.and(old.group), parts, ..new })
+        Some(Slot {
+            rotation_group: old.rotation_group,
+            counter: old.counter,
+            group: new.group.and(old.group),
+            parts,
+            ..new
+        })
     };
     for pass in &mut plan.passes {
         pass.slots = pass.slots.iter().filter_map(renewed).collect();
@@ -429,7 +452,7 @@ mod tests {
     fn events_that_fit_each_have_a_counter() {
         let events = vec![fixed_event("cycles", 1), core_event("branches"), core_event("branch-misses")];
         let plan = assembled(events, &machine()).unwrap();
-        assert_eq!((plan.sharing.sets.len(), plan.passes.len(), plan.takes_turns()), (1, 1, false));
+        assert_eq!((plan.sharing.sets.len(), plan.passes.len(), plan.is_rotated()), (1, 1, false));
         let mut counters: Vec<_> = plan.passes[0].slots.iter().map(|s| s.counter.unwrap()).collect();
         assert_eq!(counters[0], CounterId::Fixed(1));
         counters.sort();
@@ -456,8 +479,8 @@ mod tests {
         plan.passes.iter().map(of).collect()
     }
 
-    fn turns(plan: &Plan) -> Vec<Option<u32>> {
-        plan.passes[0].slots.iter().map(|slot| slot.turn).collect()
+    fn rotation_groups(plan: &Plan) -> Vec<Option<u32>> {
+        plan.passes[0].slots.iter().map(|slot| slot.rotation_group).collect()
     }
 
     #[test]
@@ -465,7 +488,7 @@ mod tests {
         let mut events = many(9);
         events.extend([fixed_event("cycles", 1), software_event("page-faults")]);
         let plan = planned(events, with_runs(3)).unwrap();
-        assert_eq!((plan.passes.len(), plan.takes_turns(), plan.sharing.lower_bound), (3, false, 3));
+        assert_eq!((plan.passes.len(), plan.is_rotated(), plan.sharing.lower_bound), (3, false, 3));
         assert_eq!(plan.sharing.because.as_deref(), Some("9 events of cpu can only use counters 0-3"));
         for pass in names(&plan) {
             assert!(pass.contains(&"cycles") && pass.contains(&"page-faults"), "{pass:?}");
@@ -489,20 +512,20 @@ mod tests {
         for (runs, multiplex) in [(1, Multiplex::Auto), (2, Multiplex::Auto), (9, Multiplex::Always)] {
             let plan = planned(events.clone(), Intent { multiplex, ..with_runs(runs) }).unwrap();
             assert_eq!((plan.passes.len(), plan.exact_runs()), (1, Some(3)));
-            let turns = turns(&plan);
-            assert_eq!(turns[9..], [None, None], "what has a counter of its own always counts");
-            for turn in 0..3 {
-                let members = turns.iter().filter(|own| **own == Some(turn)).count();
-                assert!((1..=4).contains(&members), "{turns:?}");
+            let rotation_groups = rotation_groups(&plan);
+            assert_eq!(rotation_groups[9..], [None, None], "what has a counter of its own always counts");
+            for rotation_group in 0..3 {
+                let members = rotation_groups.iter().filter(|own| **own == Some(rotation_group)).count();
+                assert!((1..=4).contains(&members), "{rotation_groups:?}");
             }
-            assert_eq!(turns.iter().flatten().count(), 9);
+            assert_eq!(rotation_groups.iter().flatten().count(), 9);
         }
     }
 
     #[test]
     fn events_that_fit_never_take_turns() {
         let plan = planned(many(4), Intent { multiplex: Multiplex::Always, ..with_runs(1) }).unwrap();
-        assert_eq!(turns(&plan), [None; 4]);
+        assert_eq!(rotation_groups(&plan), [None; 4]);
     }
 
     #[test]
@@ -518,12 +541,17 @@ mod tests {
             planned(events, with_runs(1)).unwrap()
         };
         let plan = with_both(4);
-        assert_eq!((turns(&plan)[4..].to_vec(), plan.sharing.sets.len()), (vec![None, None], 2));
+        assert_eq!((rotation_groups(&plan)[4..].to_vec(), plan.sharing.sets.len()), (vec![None, None], 2));
         let plan = with_both(5);
-        assert_eq!(turns(&plan)[4..].iter().flatten().count(), 2, "only one of both: {:?}", turns(&plan));
+        assert_eq!(
+            rotation_groups(&plan)[4..].iter().flatten().count(),
+            2,
+            "only one of both: {:?}",
+            rotation_groups(&plan)
+        );
         assert_eq!(plan.sharing.sets.len(), 2);
         let plan = with_both(6);
-        assert_eq!((turns(&plan).iter().flatten().count(), plan.sharing.sets.len()), (8, 2));
+        assert_eq!((rotation_groups(&plan).iter().flatten().count(), plan.sharing.sets.len()), (8, 2));
     }
 
     #[test]
@@ -546,9 +574,9 @@ mod tests {
         let mut events = many(7);
         events.push(soft_event("calls"));
         let planned = |runs| crate::plan(events.clone(), &machine_with_soft(), with_runs(runs)).unwrap();
-        assert!(planned(3).takes_turns(), "one native run");
+        assert!(planned(3).is_rotated(), "one native run");
         let plan = planned(4);
-        assert_eq!((plan.passes.len(), plan.takes_turns(), plan.exact_runs()), (3, false, Some(4)));
+        assert_eq!((plan.passes.len(), plan.is_rotated(), plan.exact_runs()), (3, false, Some(4)));
         let mut kinds: Vec<LaunchKind> = (0..4).map(|run| plan.launch_of(run)).collect();
         kinds.dedup();
         assert_eq!(kinds, [LaunchKind::Translated, LaunchKind::Native]);
@@ -634,8 +662,8 @@ mod tests {
         events.extend([in_group(core_event("a"), 0), in_group(software_event("page-faults"), 0)]);
         let plan = planned(events, with_runs(1)).unwrap();
         let slot = |i: usize| &plan.passes[0].slots[i];
-        assert_eq!((slot(5).group, slot(6).group, slot(6).turn), (Some(0), None, None));
-        assert!(slot(5).turn.is_some());
+        assert_eq!((slot(5).group, slot(6).group, slot(6).rotation_group), (Some(0), None, None));
+        assert!(slot(5).rotation_group.is_some());
     }
 
     #[test]
@@ -718,8 +746,8 @@ mod tests {
             assert_eq!(held.contains(&(1, None)), held.contains(&(5, Some(1))), "{held:?}");
         }
         assert_eq!(plan.passes.len(), 2, "kernel mode is another event");
-        let turns = turns(&planned(events, with_runs(1)).unwrap());
-        assert_eq!((turns[4], turns[5]), (turns[1], turns[1]));
+        let rotation_groups = rotation_groups(&planned(events, with_runs(1)).unwrap());
+        assert_eq!((rotation_groups[4], rotation_groups[5]), (rotation_groups[1], rotation_groups[1]));
     }
 
     #[test]
@@ -728,11 +756,11 @@ mod tests {
         let mut events = many(1);
         events.push(sum("s"));
         let plan = planned(events.clone(), with_runs(1)).unwrap();
-        assert_eq!((plan.sharing.sets.len(), plan.takes_turns()), (1, false), "four counters for four");
+        assert_eq!((plan.sharing.sets.len(), plan.is_rotated()), (1, false), "four counters for four");
         events.extend(many(2).split_off(1));
         for runs in [1, 2] {
             let plan = planned(events.clone(), with_runs(runs)).unwrap();
-            assert_eq!((plan.sharing.sets.len(), plan.takes_turns()), (2, runs == 1), "five are too many");
+            assert_eq!((plan.sharing.sets.len(), plan.is_rotated()), (2, runs == 1), "five are too many");
             let holding: Vec<&Slot> =
                 plan.passes.iter().flat_map(|pass| &pass.slots).filter(|slot| slot.id == SlotId(1)).collect();
             assert!(holding.iter().all(|slot| slot.parts.len() == 3), "{holding:?}");
@@ -752,7 +780,7 @@ mod tests {
     fn a_sum_of_more_events_than_counters_is_alone_and_says_why() {
         let summands = ["v", "w", "x", "y", "z"];
         let alone = planned(vec![sum_event("s", &summands)], with_runs(1)).unwrap();
-        assert_eq!((alone.passes[0].slots.len(), alone.takes_turns()), (1, false));
+        assert_eq!((alone.passes[0].slots.len(), alone.is_rotated()), (1, false));
         let note = "it is the sum of v, w, x, y and z, which do not fit on the counters at once: v, w, x, y and z can \
                     each only use counters 0-3 of cpu";
         assert_eq!(alone.sharing.note(SlotId(0)), Some(note));
@@ -798,7 +826,7 @@ mod tests {
         assert_eq!(noted(&plan), [true, false]);
         let plan = reassemble(plan, &machine()).unwrap();
         assert_eq!((noted(&plan), plan.sharing.too_large.len()), ([true, false], 1));
-        let refusal = |slot| Refusal { slot: Some(slot), kind: RefusalKind::Other, text: "no".to_owned() };
+        let refusal = |slot| Refusal { slot: Some(slot), kind: RefusalKind::Other, reason: "no".into() };
         let Replan::Try(plan, _) = replan(plan, &refusal(SlotId(0)), &machine()).unwrap() else { panic!() };
         assert_eq!(plan.lines[0].candidate().unwrap().rung, Rung::Os);
         assert_eq!((noted(&plan), plan.lines[0].event.notes.len()), ([false, false], 0));
@@ -815,7 +843,7 @@ mod tests {
                 cpus: [0].into_iter().collect(),
                 codes: vec![RegisterCode { code: code(select), counters: CounterMask::first(4, 0) }],
                 wide: false,
-                seats: Vec::new(),
+                assignments: Vec::new(),
             };
             let parts = (0..summands).map(part).collect();
             let way = Candidate::registers(Rung::Sim, parts, Provenance::Simulated, Modes::USER);
@@ -826,8 +854,9 @@ mod tests {
         let mut assignments: Vec<(CounterId, u16)> = Vec::new();
         for part in &plan.passes[0].slots[0].parts {
             let Part::Registers(event) = part else { panic!() };
-            assignments
-                .extend(event.seats.iter().map(|assignment| (assignment.counter, assignment.code.select)));
+            assignments.extend(
+                event.assignments.iter().map(|assignment| (assignment.counter, assignment.code.select)),
+            );
         }
         let counters: std::collections::BTreeSet<CounterId> =
             assignments.iter().map(|assignment| assignment.0).collect();
@@ -878,7 +907,7 @@ mod tests {
                 prop_assert!(place(&of_set, CounterMask::first(4, 0)).iter().all(Option::is_some));
             }
             prop_assert!(plan.sharing.lower_bound <= sets.len());
-            prop_assert_eq!(plan.takes_turns(), sets.len() > runs as usize);
+            prop_assert_eq!(plan.is_rotated(), sets.len() > runs as usize);
             let pass_of = |set: &Vec<SlotId>| plan.passes.iter().any(|pass| {
                 set.iter().all(|slot| pass.slots.iter().any(|held| held.id == *slot))
             });

@@ -35,7 +35,8 @@ pub enum Replan {
 pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
     let slot = match (refusal.kind, refusal.slot) {
         (RefusalKind::NoSuchTarget, _) => {
-            return Err(error(ErrorKind::NoSuchTarget, refusal, Recovery::None));
+            let remedy = Recovery::fix(refusal.shows_targets());
+            return Err(error(ErrorKind::NoSuchTarget, refusal, remedy));
         }
         (RefusalKind::TooManyFiles, _) => {
             let more = Recovery::GrantAccess { command: "ulimit -n 65536".to_owned() };
@@ -97,7 +98,7 @@ pub fn abandon(
     }
     let step = FallbackStep {
         event: None,
-        refused: refusal.text.clone(),
+        refused: refusal.reason.to_string(),
         done: format!("left the source {rung} out for this command"),
     };
     Ok((reassemble(plan, machine)?, step))
@@ -114,13 +115,13 @@ fn candidate_of(line: &PlanLine, rung: Rung) -> Option<usize> {
 }
 
 fn error(kind: ErrorKind, refusal: &Refusal, recovery: Recovery) -> Error {
-    Error::new(kind, refusal.text.clone()).with_recovery(recovery)
+    Error::new(kind, refusal.reason.to_string()).with_recovery(recovery)
 }
 
 fn step(plan: &Plan, slot: SlotId, refusal: &Refusal, done: &str) -> FallbackStep {
     FallbackStep {
         event: Some(plan.lines[slot.0].event.name.clone()),
-        refused: refusal.text.clone(),
+        refused: refusal.reason.to_string(),
         done: done.to_owned(),
     }
 }
@@ -146,7 +147,7 @@ fn ungroup(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
 fn mixed(names: &[&str], refusal: &Refusal) -> Error {
     Error::new(
         ErrorKind::ConstraintConflict,
-        format!("the group {{{}}} cannot count as one: {}", names.join(","), refusal.text),
+        format!("the group {{{}}} cannot count as one: {}", names.join(","), refusal.reason),
     )
     .with_recovery(Recovery::SplitIntoPasses)
 }
@@ -259,7 +260,7 @@ mod tests {
     use cyclometer_core::{Event, LaunchKind, Verdict};
 
     fn refused_by_soft(text: &str) -> Refusal {
-        Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() }
+        Refusal::of_target(RefusalKind::TargetNotSupported, text)
     }
 
     #[test]
@@ -281,8 +282,7 @@ mod tests {
 
     #[test]
     fn an_event_that_the_hardware_refuses_goes_to_the_software_pmu_before_the_first_result_only() {
-        let refusal =
-            Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, text: "no".to_owned() };
+        let refusal = Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, reason: "no".into() };
         for (begun, expected) in [(false, Some(Rung::Soft)), (true, None)] {
             let event = vec![portable_event("branches")];
             let mut plan = make_plan(event, &machine_with_soft(), Intent::default()).unwrap();
@@ -296,7 +296,7 @@ mod tests {
 
     fn refuse(events: Vec<Event>, slot: usize, kind: RefusalKind) -> Result<Replan> {
         let plan = make_plan(events, &machine(), Intent::default()).unwrap();
-        replan(plan, &Refusal { slot: Some(SlotId(slot)), kind, text: "E: no".to_owned() }, &machine())
+        replan(plan, &Refusal { slot: Some(SlotId(slot)), kind, reason: "E: no".into() }, &machine())
     }
 
     fn tried(events: Vec<Event>, slot: usize, kind: RefusalKind) -> (Plan, String) {
@@ -330,7 +330,7 @@ mod tests {
         let refusal = Refusal {
             slot: Some(SlotId(0)),
             kind: RefusalKind::TargetNotSupported,
-            text: "no such".to_owned(),
+            reason: "no such".into(),
         };
         let Replan::Try(plan, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
         assert_eq!(missing_of(&plan.lines[0]), (Verdict::NotCounted, "E: no".to_owned()));
@@ -350,8 +350,7 @@ mod tests {
         let plan = make_plan(vec![event], &machine(), Intent::default()).unwrap();
         let mut line = plan.lines[0].clone();
         line.event.candidates[0].rung = Rung::SelfCounts;
-        let refusal =
-            Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NoPermission, text: "no".to_owned() };
+        let refusal = Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NoPermission, reason: "no".into() };
         let (line, _) = next_line(line, &refusal, &machine(), &plan.intent);
         assert!(matches!(line.outcome, Outcome::NotCounted(_)), "{line:?}");
     }
@@ -408,8 +407,7 @@ mod tests {
     #[test]
     fn an_event_that_fails_in_the_end_goes_by_the_modes_asked_for() {
         let (plan, _) = tried(vec![core_event("e")], 0, RefusalKind::Invalid);
-        let refusal =
-            Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, text: "no".to_owned() };
+        let refusal = Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, reason: "no".into() };
         let Replan::Try(plan, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
         assert_eq!(plan.lines[0].event.candidates[0].modes, Some(Modes::USER));
         assert!(plan.lines[0].candidate().is_none());
@@ -419,6 +417,7 @@ mod tests {
     fn a_vanished_target_is_an_error_with_its_name() {
         let error = refuse(vec![core_event("e")], 0, RefusalKind::NoSuchTarget).unwrap_err();
         assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::NoSuchTarget, "E: no"));
+        assert!(error.recovery().to_string().contains("ps -eL"), "{:?}", error.recovery());
     }
 
     #[test]
@@ -430,7 +429,7 @@ mod tests {
             let mut plan = make_plan(events, &machine(), Intent::default()).unwrap();
             let mut steps = 0;
             while let Some(slot) = plan.passes.first().map(|pass| pass.slots[0].id) {
-                let refusal = Refusal { slot: Some(slot), kind, text: "no".to_owned() };
+                let refusal = Refusal { slot: Some(slot), kind, reason: "no".into() };
                 let Replan::Try(next, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
                 (plan, steps) = (*next, steps + 1);
                 assert!(steps < 20);

@@ -119,8 +119,8 @@ impl<'a> Cores<'a> {
         let too_large = self.take_too_large(&mut problem, &names, intent.multiplex);
         let packing = pack(&problem);
         let divided = self.refused(&packing, &groups, &problem, &names)?;
-        let turning = rotates || packing.passes.len() > runs;
-        let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
+        let rotated = rotates || packing.passes.len() > runs;
+        let always = rotated.then(|| self.with_always(&problem, &packing)).flatten();
         let found = always.unwrap_or_else(|| AssignedSets::of(&packing));
         let mut sets = self.whole(found.sets, &problem, &groups, &divided.groups);
         let alone = set_apart(&mut sets, &too_large);

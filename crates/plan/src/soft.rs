@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn another_reason_of_the_same_words_is_no_short_interval() {
         let mut plan = planned(with_modes(soft_event("calls"), Modes::KERNEL), runs(1));
-        let (kind, text) = (RefusalKind::Other, TOO_OFTEN.to_string());
-        plan.lines[0].skipped[0] = skipped(SkipReason::Refused { kind, text });
+        let (kind, reason) = (RefusalKind::Other, Box::new(TOO_OFTEN.to_string().into()));
+        plan.lines[0].skipped[0] = skipped(SkipReason::Refused { kind, reason });
         assert!(refuse_short_interval(&plan.lines).is_ok());
         plan.lines[0].skipped[0] = skipped(TOO_OFTEN);
         assert!(refuse_short_interval(&plan.lines).is_err());

@@ -44,7 +44,7 @@ pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Fall
         sharing.contradictions.push(text.clone());
     }
     let plan = arrange(plan, &[])?;
-    let done = if plan.takes_turns() {
+    let done = if plan.is_rotated() {
         "they share counters in rotation"
     } else {
         "counted them in different passes"
@@ -162,8 +162,11 @@ mod tests {
     #[test]
     fn with_too_few_runs_they_rotate_or_are_refused() {
         let (plan, step) = split(planned(events(&["a", "b"], core_event), 1), 0, &[SlotId(0)]).unwrap();
-        let turns: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.turn).collect();
-        assert_eq!((turns, step.done.as_str()), (vec![Some(1), Some(0)], "they share counters in rotation"));
+        let rotation_groups: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.rotation_group).collect();
+        assert_eq!(
+            (rotation_groups, step.done.as_str()),
+            (vec![Some(1), Some(0)], "they share counters in rotation")
+        );
         let mut plan = planned(events(&["a", "b"], core_event), 1);
         plan.intent.multiplex = Multiplex::Never;
         let error = split(plan, 0, &[SlotId(0)]).unwrap_err().to_string();
@@ -198,8 +201,8 @@ mod tests {
         let (plan, _) = split(plan, 0, &[SlotId(2)]).unwrap();
         let plan = join(plan, 1, &[SlotId(0)]).unwrap();
         assert_eq!(sets(&plan), [vec![0, 1], vec![0, 2]]);
-        let turns: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.turn).collect();
-        assert_eq!(turns, [None, Some(0), Some(1)]);
+        let rotation_groups: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.rotation_group).collect();
+        assert_eq!(rotation_groups, [None, Some(0), Some(1)]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl fmt::Display for RecordingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RecordingError::Io(error) => write!(f, "{error}"),
-            RecordingError::Foreign => f.write_str("it is no recording of cyclometer"),
+            RecordingError::Foreign => f.write_str("it is not a cyclometer recording"),
             RecordingError::Version { version } => {
                 write!(f, "it has version {version} of the recording format")
             }

@@ -1,7 +1,7 @@
-//! Rows of a frame, one behind the other, as differences to the row before.
+//! Rows of a frame, one after the other, each as differences from the row before.
 //!
-//! Each frame begins anew: the row before its first one has the time, address and counts 0. A text, such as
-//! the reason of a missing count, is written once in each frame and numbered from then on.
+//! Each frame can be read alone: its first row is a difference from the time, address and counts 0. A text,
+//! such as the reason of a missing count, is written once in each frame and numbered from then on.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -113,7 +113,7 @@ impl RowEncoder {
         &self.payload
     }
 
-    /// Their number.
+    /// The number of rows of the frame.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }

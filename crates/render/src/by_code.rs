@@ -134,66 +134,10 @@ impl ByCode {
             top => top.min(self.counts.rows.len()),
         };
         let inclusive = InclusiveRows::of(&self.counts);
-        let mut in_order: Vec<(&CountsOfCode, Option<RowInclusive>)> = self
-            .counts
-            .rows
-            .iter()
-            .map(|row| (row, inclusive.as_ref().map(|inclusive| inclusive.row(row, self.instructions(row)))))
-            .collect();
-        in_order.sort_by_key(|(_, inclusive)| std::cmp::Reverse(inclusive.and_then(|row| row.count)));
+        let in_order = self.in_order(inclusive.as_ref());
         let (rows, others) = in_order.split_at(shown);
-        let number = |value: u64| units::grouped(value as f64);
-        let total = |slot: usize| self.counts.totals[slot].map_or("–".to_owned(), number);
-        let width = |slot: usize| {
-            let values = rows.iter().map(|(row, _)| number(row.counts[slot]).len());
-            values.chain([total(slot).chars().count(), self.events[slot].chars().count()]).max().unwrap_or(0)
-        };
-        let mut widths: Vec<usize> = (0..self.events.len()).map(width).collect();
-        // The columns that leave room for a name.
-        let inclusive_width = inclusive.as_ref().map_or(0, |_| {
-            let values = rows.iter().filter_map(|(_, row)| row.map(|row| row.text().chars().count()));
-            values.chain([INCLUSIVE.len() + 1]).max().unwrap_or(0) + 2
-        });
-        let owner = |row: &CountsOfCode| shortened(&owner_label(row.name.owner.as_ref()), MOST_OF_OWNER);
-        let owner_width = self.view.owners.map_or(0, |kind| {
-            let labels = rows.iter().map(|(row, _)| owner(row).chars().count());
-            labels.chain([owner_word(kind).len()]).max().unwrap_or(0) + 2
-        });
-        let mut left = WIDTH - LEAST_NAME - 11 - inclusive_width - owner_width;
-        let fits = widths.iter().take_while(|width| {
-            let fits = left >= **width + 2;
-            left = left.saturating_sub(**width + 2);
-            fits
-        });
-        let fits = fits.count().max(1);
-        let hidden = widths.len() - fits;
-        widths.truncate(fits);
-        let used: usize =
-            widths.iter().map(|width| width + 2).sum::<usize>() + 9 + inclusive_width + owner_width;
-        let room = WIDTH.saturating_sub(used + 2).max(LEAST_NAME);
-        let cells = |of: &dyn Fn(usize) -> String| {
-            let cells = widths.iter().enumerate().map(|(slot, width)| format!("  {:>width$}", of(slot)));
-            cells.collect::<String>()
-        };
-        let heading = cells(&|slot| self.events[slot].clone());
-        let inclusive_cell = |text: &str| match inclusive_width {
-            0 => String::new(),
-            width => format!("{text:>width$}"),
-        };
-        let owner_cell = |text: &str| match owner_width {
-            0 => String::new(),
-            width => format!("  {text:<width$}", width = width - 2),
-        };
-        let heading = format!(
-            "{heading}{}   share{}  {}",
-            match inclusive_width {
-                0 => " ".to_owned(),
-                _ => inclusive_cell(&format!("{INCLUSIVE} ")),
-            },
-            owner_cell(self.view.owners.map_or("", owner_word)),
-            self.counts.grouping.word()
-        );
-        let mut out = format!("{}\n", paint.paint(Style::Heading, &heading));
+        let columns = self.columns(rows, inclusive.is_some());
+        let mut out = format!("{}\n", paint.paint(Style::Heading, &self.heading_row(&columns)));
         for (row, inclusive_row) in rows {
             let share = match (inclusive_row, &inclusive) {
                 (Some(row), Some(all)) => {
@@ -203,36 +147,102 @@ impl ByCode {
             };
             out += &format!(
                 "{}{}  {share:>7}{}  {}\n",
-                cells(&|slot| number(row.counts[slot])),
-                inclusive_cell(&inclusive_row.map(RowInclusive::text).unwrap_or_default()),
-                owner_cell(&owner(row)),
-                displayed(&row.name, self.counts.grouping, room)
+                columns.cells(|slot| number(row.counts[slot])),
+                columns.inclusive_cell(&inclusive_row.map(RowInclusive::text).unwrap_or_default()),
+                columns.owner_cell(&shown_owner(row)),
+                displayed(&row.name, self.counts.grouping, columns.name)
             );
         }
         if !others.is_empty() {
-            let sum = |slot: usize| {
-                others.iter().try_fold(0_u64, |sum, (row, _)| sum.checked_add(row.counts[slot]))
-            };
-            let text = format!(
-                "{}{}  {:>7}  {} more; --top 0 shows them",
-                cells(&|slot| sum(slot).map_or("–".to_owned(), number)),
-                inclusive_cell(""),
-                if inclusive.is_some() { String::new() } else { self.share(sum(0).unwrap_or(0)) },
-                others.len()
-            );
+            let text = self.others_row(others, &columns);
             out += &format!("{}\n", paint.paint(Style::Dim, &text));
         }
         let all = inclusive.as_ref().map(|all| format!("{} ", number(all.total()))).unwrap_or_default();
         let share = self.share(self.counts.totals[0].unwrap_or(0));
-        out += &format!("{}{}  {share:>7}  total\n", cells(&total), inclusive_cell(&all));
+        let totals = columns.cells(|slot| self.total(slot));
+        out += &format!("{totals}{}  {share:>7}  total\n", columns.inclusive_cell(&all));
+        out + &self.remarks(rows, &columns, paint)
+    }
+
+    /// All rows, those with the greatest inclusive counts first if there are any.
+    fn in_order(&self, inclusive: Option<&InclusiveRows<'_>>) -> Vec<RowOfCode<'_>> {
+        let row = |row| (row, inclusive.map(|inclusive| inclusive.row(row, self.instructions(row))));
+        let mut in_order: Vec<RowOfCode<'_>> = self.counts.rows.iter().map(row).collect();
+        in_order.sort_by_key(|(_, inclusive)| std::cmp::Reverse(inclusive.and_then(|row| row.count)));
+        in_order
+    }
+
+    fn total(&self, slot: usize) -> String {
+        self.counts.totals[slot].map_or("–".to_owned(), number)
+    }
+
+    /// The columns for these rows; events for which there is no room are left out.
+    fn columns(&self, rows: &[RowOfCode<'_>], has_inclusive: bool) -> CodeColumns {
+        let width = |slot: usize| {
+            let values = rows.iter().map(|(row, _)| number(row.counts[slot]).len());
+            let others = [self.total(slot).chars().count(), self.events[slot].chars().count()];
+            values.chain(others).max().unwrap_or(0)
+        };
+        let mut counts: Vec<usize> = (0..self.events.len()).map(width).collect();
+        let inclusive = has_inclusive.then(|| {
+            let values = rows.iter().filter_map(|(_, row)| row.map(|row| row.text().chars().count()));
+            values.chain([INCLUSIVE.len() + 1]).max().unwrap_or(0) + 2
+        });
+        let owner = self.view.owners.map(|kind| {
+            let labels = rows.iter().map(|(row, _)| shown_owner(row).chars().count());
+            labels.chain([owner_word(kind).len()]).max().unwrap_or(0)
+        });
+        let further_width = inclusive.unwrap_or(0) + owner.map_or(0, |width| width + 2);
+        let mut left = WIDTH - LEAST_NAME - 11 - further_width;
+        let fits = counts.iter().take_while(|width| {
+            let fits = left >= **width + 2;
+            left = left.saturating_sub(**width + 2);
+            fits
+        });
+        let fits = fits.count().max(1);
+        counts.truncate(fits);
+        let used: usize = counts.iter().map(|width| width + 2).sum::<usize>() + 9 + further_width;
+        CodeColumns { counts, inclusive, owner, name: WIDTH.saturating_sub(used + 2).max(LEAST_NAME) }
+    }
+
+    fn heading_row(&self, columns: &CodeColumns) -> String {
+        let inclusive = match columns.inclusive {
+            None => " ".to_owned(),
+            Some(_) => columns.inclusive_cell(&format!("{INCLUSIVE} ")),
+        };
+        let events = columns.cells(|slot| self.events[slot].clone());
+        let owner = columns.owner_cell(self.view.owners.map_or("", owner_word));
+        format!("{events}{inclusive}   share{owner}  {}", self.counts.grouping.word())
+    }
+
+    /// The row for those that are not shown. Inclusive counts of several rows have no sum.
+    fn others_row(&self, others: &[RowOfCode<'_>], columns: &CodeColumns) -> String {
+        let sum =
+            |slot: usize| others.iter().try_fold(0_u64, |sum, (row, _)| sum.checked_add(row.counts[slot]));
+        let share = match columns.inclusive {
+            None => self.share(sum(0).unwrap_or(0)),
+            Some(_) => String::new(),
+        };
+        format!(
+            "{}{}  {share:>7}  {} more; --top 0 shows them",
+            columns.cells(|slot| sum(slot).map_or("–".to_owned(), number)),
+            columns.inclusive_cell(""),
+            others.len()
+        )
+    }
+
+    /// The remarks below the rows.
+    fn remarks(&self, rows: &[RowOfCode<'_>], columns: &CodeColumns, paint: Paint) -> String {
+        let mut out = String::new();
         if rows.iter().any(|(_, row)| row.is_some_and(|row| row.is_partial)) {
             out += &table::remark(EXPLANATION, paint);
         }
         if rows.iter().any(|(row, _)| row.name.inlined_into.is_some()) {
             out += &table::remark(INLINED, paint);
         }
-        if hidden > 0 {
-            let names = self.events[fits..].join(", ");
+        let hidden = &self.events[columns.counts.len()..];
+        if !hidden.is_empty() {
+            let names = hidden.join(", ");
             out += &table::remark(&format!("no room for {names}: --json and --export-csv have them"), paint);
         }
         out
@@ -428,6 +438,11 @@ pub fn owner_label(owner: Option<&CodeOwner>) -> String {
     })
 }
 
+/// The process or thread of a row, as far as the table has room.
+fn shown_owner(row: &CountsOfCode) -> String {
+    shortened(&owner_label(row.name.owner.as_ref()), MOST_OF_OWNER)
+}
+
 fn owner_word(kind: OwnerKind) -> &'static str {
     match kind {
         OwnerKind::Process => "process",
@@ -521,4 +536,39 @@ fn by_text(notes: impl Iterator<Item = (String, String)>) -> Vec<String> {
         }
     }
     all.into_iter().map(|(names, text)| format!("{}: {text}", names.join(", "))).collect()
+}
+
+/// A row, with its inclusive count where there are any.
+type RowOfCode<'a> = (&'a CountsOfCode, Option<RowInclusive>);
+
+/// The widths of the columns of a table of code.
+struct CodeColumns {
+    /// The width of each event that is shown.
+    counts: Vec<usize>,
+    /// The width of the inclusive counts with the space before them; `None` without inclusive counts.
+    inclusive: Option<usize>,
+    /// The width of processes or threads; `None` where they are added up.
+    owner: Option<usize>,
+    /// The room for names.
+    name: usize,
+}
+
+impl CodeColumns {
+    /// The cells of the events.
+    fn cells(&self, of: impl Fn(usize) -> String) -> String {
+        let cell = |(slot, width): (usize, &usize)| format!("  {:>width$}", of(slot), width = *width);
+        self.counts.iter().enumerate().map(cell).collect()
+    }
+
+    fn inclusive_cell(&self, text: &str) -> String {
+        self.inclusive.map_or_else(String::new, |width| format!("{text:>width$}"))
+    }
+
+    fn owner_cell(&self, text: &str) -> String {
+        self.owner.map_or_else(String::new, |width| format!("  {text:<width$}"))
+    }
+}
+
+fn number(value: u64) -> String {
+    units::grouped(value as f64)
 }

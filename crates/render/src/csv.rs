@@ -55,13 +55,13 @@ pub fn render(results: &Results<'_>) -> String {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RowGroup {
     Region,
-    Code(CodeColumns),
+    Code(FurtherColumns),
     Interval,
 }
 
 /// The columns of code beside its file, function and line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct CodeColumns {
+struct FurtherColumns {
     /// The functions that functions are inlined into.
     has_inlined: bool,
     /// The processes or threads.
@@ -72,7 +72,7 @@ struct CodeColumns {
 
 impl RowGroup {
     fn of_code(by_code: &ByCode) -> RowGroup {
-        RowGroup::Code(CodeColumns {
+        RowGroup::Code(FurtherColumns {
             has_inlined: by_code.has_inlined(),
             has_owners: by_code.owners().is_some(),
             has_inclusive: by_code.has_inclusive(),
@@ -82,7 +82,7 @@ impl RowGroup {
     /// Its last columns. The number of a run counts from 0; a warm-up's is that of the warm-up. Start and end
     /// are in ns since the start of the run.
     fn columns(self) -> Vec<&'static str> {
-        let code = |code: CodeColumns| {
+        let code = |code: FurtherColumns| {
             let further: [(bool, &[&str]); 3] = [
                 (code.has_inlined, &["inlined_into"]),
                 (code.has_owners, &["process", "pid", "tid"]),
@@ -255,7 +255,7 @@ pub fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{failing_runs, golden, metrics, several_runs, turning};
+    use crate::testing::{failing_runs, golden, metrics, rotated, several_runs};
 
     #[test]
     fn fields_are_quoted_by_the_rfc() {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn an_estimate_has_its_half_width() {
-        golden("turns.csv", &turning(&[200]).show(render).replace("\r\n", "\n"));
+        golden("turns.csv", &rotated(&[200]).show(render).replace("\r\n", "\n"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines.extend(folded(results));
     lines.extend(hint(results));
     lines.extend(passes(results));
-    lines.extend(turns(results));
+    lines.extend(rotation_groups(results));
     let contradictions = results.report.plan.sharing.contradictions.iter();
     // With `verbose`, the steps report them as well.
     lines.extend(contradictions.filter(|_| !verbose).map(|text| clean(text)));
@@ -140,8 +140,8 @@ fn hint(results: &Results<'_>) -> Option<String> {
 
 /// The remark that events were rotated, with the reason, and the number of runs that makes rotation
 /// unnecessary.
-fn turns(results: &Results<'_>) -> Option<String> {
-    let estimated = |value: &RunValue| value.turn.is_some() && value.value.is_some();
+fn rotation_groups(results: &Results<'_>) -> Option<String> {
+    let estimated = |value: &RunValue| value.rotation_group.is_some() && value.value.is_some();
     let rotated = |line: &LineSummary| line.values.iter().any(estimated);
     if !results.summary.lines.iter().any(rotated) {
         return None;
@@ -159,7 +159,7 @@ fn turns(results: &Results<'_>) -> Option<String> {
 fn passes(results: &Results<'_>) -> Option<String> {
     let plan = &results.report.plan;
     let passes = plan.sharing.sets.len();
-    if passes < 2 || plan.takes_turns() {
+    if passes < 2 || plan.is_rotated() {
         return None;
     }
     let shared = |line: &&LineSummary| plan.sharing.sets.iter().flatten().any(|slot| *slot == line.slot);

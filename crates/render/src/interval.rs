@@ -229,7 +229,7 @@ fn number(value: f64, unit: &Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{golden, several_runs, turning};
+    use crate::testing::{golden, rotated, several_runs};
 
     #[test]
     fn rows_show_what_happened_since_the_last_row() {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn rows_of_events_that_took_turns_are_of_the_slices_in_them() {
-        let report = turning(&[200]).report;
+        let report = rotated(&[200]).report;
         let run = &report.runs[0];
         let nothing = Reading::default();
         let of = |slices: &[Slice]| {

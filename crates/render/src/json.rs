@@ -151,7 +151,7 @@ fn sharing(plan: &Plan) -> Value {
         "passes": sharing.sets.len(),
         "lower_bound": sharing.lower_bound,
         "because": sharing.because.as_deref().unwrap_or_default(),
-        "turns": plan.takes_turns(),
+        "turns": plan.is_rotated(),
         "contradictions": sharing.contradictions,
     })
 }
@@ -224,7 +224,7 @@ fn run_value(value: &RunValue) -> Value {
         "time_enabled_ns": enabled,
         "time_running_ns": running,
         "half_width": optional(value.half_width),
-        "turn": value.turn,
+        "turn": value.rotation_group,
     })
 }
 
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
     use crate::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
-        several_runs, three_passes, translated_run, turning,
+        rotated, several_runs, three_passes, translated_run,
     };
 
     fn schema() -> jsonschema::Validator {
@@ -353,9 +353,9 @@ mod tests {
             several_runs(),
             translated_run(),
             counted_runs(),
-            turning(&[200, 220]),
-            turning(&[30]),
-            turning(&[1]),
+            rotated(&[200, 220]),
+            rotated(&[30]),
+            rotated(&[1]),
             three_passes(),
         ];
         for show in shows {
@@ -400,7 +400,7 @@ mod tests {
             object.insert(key.to_owned(), value);
             assert!(!schema.is_valid(&bad), "{pointer} {key}");
         }
-        let mut bad = parsed(&turning(&[200]));
+        let mut bad = parsed(&rotated(&[200]));
         let metrics = bad.pointer_mut("/commands/0/metrics").unwrap().as_array_mut().unwrap();
         metrics[0]["interval"] = metrics[1]["interval"].clone();
         assert!(!schema.is_valid(&bad), "an interval beside an exact count");
@@ -440,14 +440,14 @@ mod tests {
     #[test]
     fn an_estimate_has_an_interval_or_a_reason_and_nothing_else_has() {
         let metrics = |show: &Show| parsed(show)["commands"][0]["metrics"].as_array().unwrap().clone();
-        for metric in metrics(&turning(&[200])) {
+        for metric in metrics(&rotated(&[200])) {
             let interval = &metric["interval"];
             let scaled = metric["count"] == "scaled";
             assert_eq!(interval.is_object(), scaled, "{metric}");
             assert_eq!(metric["values"][0]["half_width"].is_number(), scaled);
             assert_eq!(metric["interval_reason"], Value::Null);
         }
-        for metric in metrics(&turning(&[30])).iter().chain(&metrics(&every_verdict(1))) {
+        for metric in metrics(&rotated(&[30])).iter().chain(&metrics(&every_verdict(1))) {
             let scaled = metric["count"] == "scaled";
             assert_eq!(metric["interval"], Value::Null);
             assert_eq!(metric["interval_reason"].is_string(), scaled, "{metric}");
@@ -463,7 +463,7 @@ mod tests {
             (&passes["passes"], &passes["lower_bound"], &passes["turns"]),
             (&json!(3), &json!(2), &json!(false))
         );
-        assert_eq!(sharing(&turning(&[30]))["turns"], json!(true));
+        assert_eq!(sharing(&rotated(&[30]))["turns"], json!(true));
     }
 
     #[test]

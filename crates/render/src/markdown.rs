@@ -110,7 +110,7 @@ pub fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{failing_runs, golden, metrics, several_runs, turning};
+    use crate::testing::{failing_runs, golden, metrics, rotated, several_runs};
 
     #[test]
     fn nothing_in_a_text_ends_its_cell() {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn an_estimate_has_its_interval_in_a_column() {
-        golden("turns.md", &turning(&[200]).show(render));
+        golden("turns.md", &rotated(&[200]).show(render));
     }
 
     #[test]

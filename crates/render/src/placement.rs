@@ -93,13 +93,13 @@ fn head(PlacementOnCpu { cpu, placement, .. }: &PlacementOnCpu<'_>) -> String {
 /// One pass: a line for each event, and the counters that stay free.
 fn single(placement: &Placement<'_>, pass: &[CounterAssignment], paint: Paint) -> String {
     let mut out = String::new();
-    for seat in in_order(pass) {
-        let event = &placement.events[seat.demand];
+    for assignment in in_order(pass) {
+        let event = &placement.events[assignment.demand];
         out += &format!(
             "  {:<COUNTER$} {}{}\n",
-            name(seat.counter),
+            name(assignment.counter),
             event.selected.name,
-            second(event, seat.counter)
+            second(event, assignment.counter)
         );
     }
     let free = placement.free_in(pass);
@@ -111,15 +111,18 @@ fn single(placement: &Placement<'_>, pass: &[CounterAssignment], paint: Paint) -
 }
 
 fn in_order(pass: &[CounterAssignment]) -> Vec<&CounterAssignment> {
-    let mut seats: Vec<&CounterAssignment> = pass.iter().collect();
-    seats.sort_by_key(|seat| (seat.demand, seat.counter));
-    seats
+    let mut assignments: Vec<&CounterAssignment> = pass.iter().collect();
+    assignments.sort_by_key(|assignment| (assignment.demand, assignment.counter));
+    assignments
 }
 
 /// Several passes: a line for each counter, a column for each pass. Names stand in it where they have room,
 /// else numbers.
 fn picture(placement: &Placement<'_>, passes: &[Vec<CounterAssignment>], paint: Paint) -> String {
-    let used = passes.iter().flatten().map(|seat| seat.counters(placement.events[seat.demand].wide));
+    let used = passes
+        .iter()
+        .flatten()
+        .map(|assignment| assignment.counters(placement.events[assignment.demand].wide));
     let counters: Vec<CounterId> = used.fold(CounterMask::EMPTY, |all, own| all.or(own)).iter().collect();
     let cells = |shown: &dyn Fn(usize) -> String| -> Vec<Vec<String>> {
         let cell = |pass: &[CounterAssignment], counter| {
@@ -187,8 +190,10 @@ impl Grid<'_> {
 
 /// The event on a counter of a pass.
 fn sits(placement: &Placement<'_>, pass: &[CounterAssignment], counter: CounterId) -> Option<usize> {
-    let on = |seat: &&CounterAssignment| seat.counters(placement.events[seat.demand].wide).contains(counter);
-    pass.iter().find(on).map(|seat| seat.demand)
+    let on = |assignment: &&CounterAssignment| {
+        assignment.counters(placement.events[assignment.demand].wide).contains(counter)
+    };
+    pass.iter().find(on).map(|assignment| assignment.demand)
 }
 
 /// The legend of the numbers in a picture.
@@ -283,16 +288,16 @@ fn explained(on: &PlacementOnCpu<'_>, paint: Paint) -> String {
     let width =
         placement.events.iter().map(|event| columns(&event.selected.name)).max().unwrap_or(0).min(NAME);
     let mut out = String::new();
-    for (pass, seats) in placement.packing.passes.iter().enumerate() {
-        for seat in in_order(seats).into_iter().filter(|seat| !seat.repeats) {
-            let event = &placement.events[seat.demand];
+    for (pass, assignments) in placement.packing.passes.iter().enumerate() {
+        for assignment in in_order(assignments).into_iter().filter(|assignment| !assignment.repeats) {
+            let event = &placement.events[assignment.demand];
             let head = format!("  {:<width$} ", event.selected.name);
             let text = format!(
                 "pass {}, {}{}: {}",
                 pass + 1,
-                name(seat.counter),
-                second(event, seat.counter),
-                reason(placement, seat)
+                name(assignment.counter),
+                second(event, assignment.counter),
+                reason(placement, assignment)
             );
             out += &hanging(&head, &text, str::to_owned);
         }
@@ -303,15 +308,15 @@ fn explained(on: &PlacementOnCpu<'_>, paint: Paint) -> String {
     out
 }
 
-fn reason(placement: &Placement<'_>, seat: &CounterAssignment) -> String {
-    let event = &placement.events[seat.demand];
+fn reason(placement: &Placement<'_>, assignment: &CounterAssignment) -> String {
+    let event = &placement.events[assignment.demand];
     let free = event.allowed.and(placement.counters);
     let choice = match free.len() {
         1 => "the only counter that it may use".to_owned(),
         _ if event.wide => format!("a pair of {free}"),
         n => format!("one of {n} that it may use ({free})"),
     };
-    let extra = event.codes[seat.way].code.extra;
+    let extra = event.codes[assignment.way].code.extra;
     let register = extra.map(|extra| format!(", with {:#x} in {}", extra.value, extra.register.name()));
     choice + &register.unwrap_or_default()
 }

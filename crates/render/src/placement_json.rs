@@ -17,8 +17,11 @@ pub fn object(cpu: Option<&str>, placed: &[PlacementOnCpu<'_>]) -> Value {
 fn plan(on: &PlacementOnCpu<'_>) -> Value {
     let placement = &on.placement;
     let packing = &placement.packing;
-    let passes: Vec<Vec<Value>> =
-        packing.passes.iter().map(|pass| pass.iter().map(|seat| event(placement, seat)).collect()).collect();
+    let passes: Vec<Vec<Value>> = packing
+        .passes
+        .iter()
+        .map(|pass| pass.iter().map(|assignment| event(placement, assignment)).collect())
+        .collect();
     let held = on.held();
     json!({
         "cpu": on.cpu.id(),
@@ -32,16 +35,16 @@ fn plan(on: &PlacementOnCpu<'_>) -> Value {
     })
 }
 
-fn event(placement: &Placement<'_>, seat: &CounterAssignment) -> Value {
-    let event = &placement.events[seat.demand];
-    let extra = event.codes[seat.way].code.extra;
+fn event(placement: &Placement<'_>, assignment: &CounterAssignment) -> Value {
+    let event = &placement.events[assignment.demand];
+    let extra = event.codes[assignment.way].code.extra;
     json!({
         "event": event.selected.name,
         "requested": event.texts,
-        "counter": name(seat.counter),
-        "second_counter": seat.counters(event.wide).iter().nth(1).map(name),
+        "counter": name(assignment.counter),
+        "second_counter": assignment.counters(event.wide).iter().nth(1).map(name),
         "register": extra.map(|extra| json!({ "name": extra.register.name(), "value": format!("{:#x}", extra.value) })),
-        "repeats": seat.repeats,
+        "repeats": assignment.repeats,
     })
 }
 

@@ -248,7 +248,7 @@ fn interval_note(
     verbose: bool,
 ) -> String {
     let observed = clean(line.reason.as_deref().unwrap_or_default());
-    let rotated = line.values.iter().any(|value| value.turn.is_some());
+    let rotated = line.values.iter().any(|value| value.rotation_group.is_some());
     match interval {
         Ok(interval) if several => {
             let distance = half_width(units::short(interval.half_width, &line.unit));
@@ -522,7 +522,7 @@ mod tests {
 
     use crate::testing::{
         Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
-        remarks, several_runs, summands, three_passes, translated_run, turning, vm_with_soft,
+        remarks, rotated, several_runs, summands, three_passes, translated_run, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -619,10 +619,10 @@ mod tests {
 
     #[test]
     fn events_that_took_turns_have_intervals_or_say_why_not() {
-        check("turns-one.txt", &turning(&[200]), false);
-        check("turns-several.txt", &turning(&[200, 220, 240]), false);
-        check("turns-few.txt", &turning(&[30]), false);
-        check("turns-short.txt", &turning(&[1]), false);
+        check("turns-one.txt", &rotated(&[200]), false);
+        check("turns-several.txt", &rotated(&[200, 220, 240]), false);
+        check("turns-few.txt", &rotated(&[30]), false);
+        check("turns-short.txt", &rotated(&[1]), false);
     }
 
     #[test]
@@ -645,7 +645,7 @@ mod tests {
 
     #[test]
     fn turns_of_what_already_runs_are_told_without_a_hint_that_does_not_help() {
-        let mut show = turning(&[200]);
+        let mut show = rotated(&[200]);
         show.report.plan.intent.subject = IntentSubject::Running;
         show.report.plan.sharing.because = Some("4 events of cpu can only use 2 counters".into());
         let text = show.show(|results| render(results, false, Paint::NONE));
@@ -656,7 +656,7 @@ mod tests {
 
     #[test]
     fn estimates_without_an_interval_have_no_deviation_that_looks_like_one() {
-        let text = turning(&[6, 9]).show(|results| render(results, false, Paint::NONE));
+        let text = rotated(&[6, 9]).show(|results| render(results, false, Paint::NONE));
         let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
         assert!(line("instructions:u").contains('±'), "{text}");
         assert!(!line("cache-misses:u").contains('±') && line("cache-misses:u").contains('…'), "{text}");
@@ -732,8 +732,8 @@ mod tests {
         show.report.plan.intent.subject = IntentSubject::Running;
         assert!(!hinted(&show), "it counts commands only");
         show.report.plan.intent.subject = IntentSubject::Command;
-        let (kind, text) = (RefusalKind::TargetNotSupported, "a setuid program".to_owned());
-        show.report.plan.lines[6].skipped[0] = left_out(SkipReason::Refused { kind, text });
+        let (kind, reason) = (RefusalKind::TargetNotSupported, Box::new("a setuid program".into()));
+        show.report.plan.lines[6].skipped[0] = left_out(SkipReason::Refused { kind, reason });
         assert!(!hinted(&show), "it was asked, and refused");
         show.report.plan.lines[6].skipped[0] = left_out(SkipReason::SeesUserMode);
         assert!(!hinted(&show), "a request would change nothing");

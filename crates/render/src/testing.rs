@@ -459,27 +459,31 @@ pub fn three_passes() -> Show {
 ///
 /// Instructions always count. Cache misses come in proportion to them, branch misses almost, and page walks
 /// in few moments only.
-pub fn turning(runs: &[usize]) -> Show {
+pub fn rotated(runs: &[usize]) -> Show {
     let names = ["instructions", "cache-misses", "branch-misses", "branches", "page_walks"];
-    let turns = [None, Some(0), Some(1), Some(1), Some(2)];
+    let rotation_groups = [None, Some(0), Some(1), Some(1), Some(2)];
     let lines = names.iter().map(|name| hardware(name, true)).collect();
     let mut report = report(lines, vec![Vec::new(); runs.len()]);
-    for (slot, turn) in report.plan.passes[0].slots.iter_mut().zip(turns) {
-        slot.turn = turn;
+    for (slot, rotation_group) in report.plan.passes[0].slots.iter_mut().zip(rotation_groups) {
+        slot.rotation_group = rotation_group;
     }
-    let set = |turn: u32| (0..5).filter(|id| turns[*id].is_none_or(|own| own == turn)).map(SlotId).collect();
+    let set = |rotation_group: u32| {
+        (0..5).filter(|id| rotation_groups[*id].is_none_or(|own| own == rotation_group)).map(SlotId).collect()
+    };
     (report.plan.sharing.sets, report.plan.sharing.lower_bound) = ((0..3).map(set).collect(), 3);
     for (run, slices) in report.runs.iter_mut().zip(runs) {
         let mut random = Random::seeded(u64::from(run.index));
         let order = (0..*slices).flat_map(|_| random.permutation(3)).take(*slices);
-        run.slices =
-            order.enumerate().map(|(number, turn)| turning_slice(number as u64, turn, &turns)).collect();
-        run.reading.cells = (0..turns.len()).map(|slot| sum(slot, &run.slices)).collect();
+        run.slices = order
+            .enumerate()
+            .map(|(number, rotation_group)| turning_slice(number as u64, rotation_group, &rotation_groups))
+            .collect();
+        run.reading.cells = (0..rotation_groups.len()).map(|slot| sum(slot, &run.slices)).collect();
     }
     Show { report, machine: machine_with_pmu() }
 }
 
-fn turning_slice(number: u64, turn: usize, turns: &[Option<u32>]) -> Slice {
+fn turning_slice(number: u64, rotation_group: usize, rotation_groups: &[Option<u32>]) -> Slice {
     let instructions = 3_000_000 + 7_919 * number;
     let raws = [
         instructions,
@@ -494,8 +498,9 @@ fn turning_slice(number: u64, turn: usize, turns: &[Option<u32>]) -> Slice {
         time_enabled_ns: 10_000_000,
         time_running_ns: 10_000_000,
     };
-    let counts = (0..turns.len()).filter(|slot| turns[*slot].is_none_or(|own| own as usize == turn));
-    Slice { turn: turn as u32, wall_ns: 10_000_000, counts: counts.map(count).collect() }
+    let counts = (0..rotation_groups.len())
+        .filter(|slot| rotation_groups[*slot].is_none_or(|own| own as usize == rotation_group));
+    Slice { rotation_group: rotation_group as u32, wall_ns: 10_000_000, counts: counts.map(count).collect() }
 }
 
 fn sum(slot: usize, slices: &[Slice]) -> Cell {

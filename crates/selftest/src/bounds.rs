@@ -77,22 +77,22 @@ impl BoundsCheck<'_> {
     }
 
     fn cycles(&mut self) -> Result<BoundsVerdict, String> {
-        let ipc = self.instructions_in_one()?;
+        let Some(ipc) = self.instructions_in_one()? else { return Ok(no_cycle()) };
         let fits = (FEWEST_IN_A_CYCLE..=MOST_IN_A_CYCLE).contains(&ipc);
         Ok(plausible_if(fits, format!("{ipc:.2} additions a cycle")))
     }
 
     fn other_cycles(&mut self) -> Result<BoundsVerdict, String> {
-        let per = self.instructions_in_one()?;
+        let Some(per) = self.instructions_in_one()? else { return Ok(no_cycle()) };
         let fits = (FEWEST_IN_A_CYCLE..=MOST_IN_ANOTHER_CYCLE).contains(&per);
         Ok(plausible_if(fits, format!("{per:.2} additions in one of its cycles")))
     }
 
-    /// Instructions for each event; 0 where there was none, which no limit allows.
-    fn instructions_in_one(&mut self) -> Result<f64, String> {
+    /// Instructions for each event; `None` where no event was counted, which no limit allows.
+    fn instructions_in_one(&mut self) -> Result<Option<f64>, String> {
         let counted = self.least(Kernel::Additions)?;
         let instructions = known(Kernel::Additions, KernelQuantity::Instructions);
-        Ok(if counted > 0.0 { instructions / counted } else { 0.0 })
+        Ok((counted > 0.0).then(|| instructions / counted))
     }
 
     fn branch_misses(&mut self) -> Result<BoundsVerdict, String> {
@@ -175,6 +175,10 @@ fn known(kernel: Kernel, quantity: KernelQuantity) -> f64 {
 
 fn plausible_if(fits: bool, text: String) -> BoundsVerdict {
     (if fits { EventVerdict::Plausible } else { EventVerdict::Wrong }, text)
+}
+
+fn no_cycle() -> BoundsVerdict {
+    plausible_if(false, "none was counted during the additions".to_owned())
 }
 
 fn percent(share: f64) -> String {

@@ -38,7 +38,7 @@ impl Source for FakeMeter {
     }
 
     fn open(&self, slots: &[Slot], _: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        let refusal = |kind, text: &str| Refusal { slot: None, kind, text: text.to_owned() };
+        let refusal = |kind, text: &str| Refusal::of_target(kind, text);
         match &self.0 {
             Behaviour::Refused => return Err(refusal(RefusalKind::NoPermission, "not permitted")),
             Behaviour::NoFilter if slots.iter().any(|slot| slot.filter.is_some()) => {

@@ -34,10 +34,11 @@ impl<'a> ThreadMeter<'a> {
             Ok(counting) => (counting, false),
             Err(refusal) if refusal.kind == RefusalKind::Invalid => {
                 let all: Vec<Slot> = slots.iter().map(|slot| Slot { filter: None, ..slot.clone() }).collect();
-                let counting = source.open(&all, &Target::ThisThread).map_err(|_| refusal.text)?;
+                let counting =
+                    source.open(&all, &Target::ThisThread).map_err(|_| refusal.reason.to_string())?;
                 (counting, slots.iter().any(|slot| slot.filter.is_some()))
             }
-            Err(refusal) => return Err(refusal.text),
+            Err(refusal) => return Err(refusal.reason.to_string()),
         };
         let slots = slots.iter().map(|slot| slot.id).collect();
         Ok(ThreadMeter { counting, slots, memory, unfiltered })

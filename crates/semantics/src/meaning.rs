@@ -80,7 +80,7 @@ pub enum CountingRule {
         /// The unit.
         per: CountUnit,
     },
-    /// So many events count and the next so many do not, by turns.
+    /// So many events count, the next so many do not, and so on.
     Alternates {
         /// The number of events, at least 1.
         events: u64,
@@ -242,7 +242,7 @@ impl Meaning {
     }
 }
 
-/// The fewest cycles, at most `limit`, of which something is true that stays true.
+/// The fewest cycles, at most `limit`, for which a condition holds that holds for all larger numbers.
 fn first_cycle(limit: u64, is_true: impl Fn(u64) -> bool) -> Option<u64> {
     if !is_true(limit) {
         return None;
@@ -255,7 +255,7 @@ fn first_cycle(limit: u64, is_true: impl Fn(u64) -> bool) -> Option<u64> {
     Some(enough)
 }
 
-/// A meaning, and where the activity that it counts is.
+/// A meaning, with the activity that it counts and the progress of that.
 struct Position<'a> {
     meaning: &'a Meaning,
     progress: &'a ActivityProgress,

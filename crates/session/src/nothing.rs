@@ -92,8 +92,8 @@ mod tests {
         let part = PerfEvent::new("cpu".to_owned(), 4, 1, class);
         let event =
             Event::new("e", Unit::Count, vec![Candidate::perf(vec![part], Provenance::Hardware, modes)]);
-        let reason = "not permitted".to_owned();
-        let refused = SkipReason::Refused { kind: RefusalKind::NoPermission, text: reason };
+        let reason = Box::new("not permitted".into());
+        let refused = SkipReason::Refused { kind: RefusalKind::NoPermission, reason };
         let skipped = vec![Skipped { rung: by, reason: refused.clone() }];
         let reason = MissingReason::unused(refused);
         PlanLine { event, outcome: Outcome::NotCounted(Count::NotCounted { reason }), skipped }

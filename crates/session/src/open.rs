@@ -146,7 +146,7 @@ impl RunningSession<'_, '_> {
             match self.source(rung)?.open(&opened, target) {
                 Ok(counting) => {
                     let counting = WithTwins::of(&slots, counting);
-                    let slots = slots.iter().map(|slot| (slot.id, slot.turn)).collect();
+                    let slots = slots.iter().map(|slot| (slot.id, slot.rotation_group)).collect();
                     sources.push(OpenSource { slots, counting });
                 }
                 Err(refusal) => return Ok(Err(SourceRefusal { rung, refusal })),
@@ -174,7 +174,7 @@ struct SourceRefusal {
 }
 
 fn busy(refusal: &Refusal) -> Error {
-    Error::new(ErrorKind::CounterBusy, refusal.text.clone())
+    Error::new(ErrorKind::CounterBusy, refusal.reason.to_string())
 }
 
 /// Counts the pauses taken for a busy PMU, by the recovery of that error kind.

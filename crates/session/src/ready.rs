@@ -22,7 +22,7 @@ impl RunningSession<'_, '_> {
         loop {
             let launch = self.launch_of(execution);
             let refusal = match self.child(launch) {
-                Ok(child) => match self.open(execution, &self.target(child.as_ref()))? {
+                Ok(child) => match self.open(execution, &self.target(child.as_ref())?)? {
                     OpeningOutcome::Open(opened) => return Ok(Ready { child, opened, launch }),
                     OpeningOutcome::OtherLaunch => continue,
                     OpeningOutcome::NotTranslated(refusal) => refusal,
@@ -49,8 +49,9 @@ impl RunningSession<'_, '_> {
         Ok(Ready { child, opened, launch: LaunchKind::Native })
     }
 
-    fn target(&self, child: &dyn Child) -> Target {
-        self.job.target.clone().unwrap_or(Target::Child(child.pid()))
+    fn target(&self, child: &dyn Child) -> Result<Target> {
+        let target = self.job.target.clone().or_else(|| child.pid().map(Target::Child));
+        target.ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a run of the whole system names no target"))
     }
 
     fn child(&mut self, launch: LaunchKind) -> Result<Box<dyn Child>> {
@@ -80,5 +81,5 @@ fn as_refusal(error: &Error) -> Refusal {
         ErrorKind::PermissionDenied => RefusalKind::NoPermission,
         _ => RefusalKind::TargetNotSupported,
     };
-    Refusal { slot: None, kind, text: error.to_string() }
+    Refusal::of_target(kind, error.to_string())
 }

@@ -25,13 +25,14 @@ const TIMES_COST: u32 = 20;
 /// unlike the rest, and every rotation group should see some of it.
 const FIRST: Duration = Duration::from_millis(1);
 
-/// How many times as long as in the round before a rotation group lasts, up to the usual length.
+/// The growth of the length of a rotation group from round to round, up to the usual length.
 const GROWTH: u32 = 2;
 
-/// Before anything has counted we look again after one part in this many of the time that we have waited.
+/// Until an event has counted, the next look is after one part in this many of the time that has passed.
 const WAITED: u32 = 10;
 
-/// How much longer a change of groups is taken to be than the last: one that was interrupted is not the rule.
+/// The greatest growth of the estimated cost of a change of groups from one change to the next: an
+/// interrupted change is an exception.
 const MOST_GROWTH: u32 = 2;
 
 /// The rotation groups of an open pass, and what they have counted so far.
@@ -52,11 +53,11 @@ pub(crate) struct PassRotation {
     clock: SliceClock,
     begun: bool,
     failure: Option<MissingReason>,
-    last: Last,
+    last: LastValues,
     slices: Vec<Slice>,
 }
 
-/// When the run began and the slice, and when that is to end.
+/// The start of the run, the start of the slice, and the planned end of the slice.
 struct SliceClock {
     started: Instant,
     since: Instant,
@@ -64,21 +65,21 @@ struct SliceClock {
 }
 
 impl PassRotation {
-    /// Numbers the rotation groups of a pass anew, in random order, as whoever is first sees the very
-    /// beginning of the run; `None` where there are fewer than two: then all slots count all the time.
+    /// Numbers the rotation groups of a pass anew, in random order, because the first group sees the
+    /// beginning of the run. `None` where there are fewer than two: then all slots count all the time.
     /// Rotation groups last at least `usual`, and less in the first rounds.
     pub(crate) fn of(pass: &mut Pass, random: &mut Random, usual: Duration) -> Option<PassRotation> {
-        let mut known: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
+        let mut known: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.rotation_group).collect();
         known.sort_unstable();
         known.dedup();
         if known.len() < 2 {
-            pass.slots.iter_mut().for_each(|slot| slot.renumber_turns(|_| None));
+            pass.slots.iter_mut().for_each(|slot| slot.renumber_rotation_groups(|_| None));
             return None;
         }
         let groups: Vec<u32> =
             random.permutation(known.len()).into_iter().map(|group| known[group]).collect();
         let opened = |old: u32| u32::try_from(groups.iter().position(|group| *group == old)?).ok();
-        pass.slots.iter_mut().for_each(|slot| slot.renumber_turns(opened));
+        pass.slots.iter_mut().for_each(|slot| slot.renumber_rotation_groups(opened));
         let (now, shortest) = (Instant::now(), usual.min(FIRST));
         Some(PassRotation {
             round: (1..groups.len()).rev().collect(),
@@ -91,7 +92,7 @@ impl PassRotation {
             clock: SliceClock { started: now, since: now, due: now + shortest },
             begun: false,
             failure: None,
-            last: Last::of(pass),
+            last: LastValues::of(pass),
             slices: Vec::new(),
         })
     }
@@ -129,7 +130,7 @@ impl PassRotation {
         for source in sources.iter_mut().filter(|source| source.rotates()) {
             // Counters that cannot be read are missing in this slice.
             let mut own = Reading::default();
-            if source.counting.read_turn(number(old), &mut own).is_ok() {
+            if source.counting.read_rotation_group(number(old), &mut own).is_ok() {
                 reading.cells.append(&mut own.cells);
             }
         }
@@ -172,7 +173,9 @@ impl PassRotation {
         if !self.begun {
             let mut reading = Reading::default();
             // A source that cannot be read has not begun.
-            let _ = each(sources, |source| source.counting.read_turn(number(self.current), &mut reading));
+            let _ = each(sources, |source| {
+                source.counting.read_rotation_group(number(self.current), &mut reading)
+            });
             self.begun = reading.cells.iter().any(|cell| cell.time_enabled_ns > 0);
         }
         self.begun
@@ -198,7 +201,7 @@ impl PassRotation {
         };
         let cells = reading.cells.iter().filter(|cell| counted(cell.slot));
         let counts = self.last.counts(cells);
-        self.slices.push(Slice { turn: self.groups[group], wall_ns, counts });
+        self.slices.push(Slice { rotation_group: self.groups[group], wall_ns, counts });
     }
 }
 
@@ -214,23 +217,23 @@ fn each(sources: &mut [OpenSource], mut what: impl FnMut(&mut OpenSource) -> Res
 
 /// The value of every counter when its last slice ended.
 #[derive(Default)]
-struct Last {
-    shown: HashMap<SlotId, HashMap<At, Shown>>,
+struct LastValues {
+    shown: HashMap<SlotId, HashMap<At, LastValue>>,
     /// The parts of each slot.
     parts: HashMap<SlotId, Vec<Part>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Shown {
+struct LastValue {
     raw: u64,
     time_enabled_ns: u64,
     time_running_ns: u64,
 }
 
-impl Shown {
+impl LastValue {
     /// The counts since then; `None` when a value went back.
-    fn since(self, before: Shown) -> Option<Shown> {
-        Some(Shown {
+    fn since(self, before: LastValue) -> Option<LastValue> {
+        Some(LastValue {
             raw: self.raw.checked_sub(before.raw)?,
             time_enabled_ns: self.time_enabled_ns.checked_sub(before.time_enabled_ns)?,
             time_running_ns: self.time_running_ns.checked_sub(before.time_running_ns)?,
@@ -238,8 +241,8 @@ impl Shown {
     }
 
     /// With another summand on the same PMU, of which there is a sum for no longer than both counted.
-    fn with_summand(self, other: Shown) -> Shown {
-        Shown {
+    fn with_summand(self, other: LastValue) -> LastValue {
+        LastValue {
             raw: self.raw.saturating_add(other.raw),
             time_enabled_ns: self.time_enabled_ns.max(other.time_enabled_ns),
             time_running_ns: self.time_running_ns.min(other.time_running_ns),
@@ -247,8 +250,8 @@ impl Shown {
     }
 
     /// With the part on another PMU of the same thread or CPU: wanted at the same time, counting at others.
-    fn with_part(self, other: Shown) -> Shown {
-        Shown {
+    fn with_part(self, other: LastValue) -> LastValue {
+        LastValue {
             raw: self.raw.saturating_add(other.raw),
             time_enabled_ns: self.time_enabled_ns.max(other.time_enabled_ns),
             time_running_ns: self.time_running_ns.saturating_add(other.time_running_ns),
@@ -256,10 +259,10 @@ impl Shown {
     }
 }
 
-impl Last {
-    fn of(pass: &Pass) -> Last {
+impl LastValues {
+    fn of(pass: &Pass) -> LastValues {
         let parts = pass.slots.iter().map(|slot| (slot.id, slot.parts.clone()));
-        Last { parts: parts.collect(), ..Last::default() }
+        LastValues { parts: parts.collect(), ..LastValues::default() }
     }
 
     /// The counts of the slots of these cells since the last values, which these become.
@@ -283,17 +286,17 @@ impl Last {
     }
 
     /// The counts of a place since its last values, which these become; `None` when a value went back.
-    fn renew(&mut self, place: &PlaceCells<'_>) -> Option<Shown> {
+    fn renew(&mut self, place: &PlaceCells<'_>) -> Option<LastValue> {
         let of_pmu = |cells: &[&Cell]| {
-            let counted: Vec<Option<Shown>> = cells.iter().map(|cell| self.renew_cell(cell)).collect();
+            let counted: Vec<Option<LastValue>> = cells.iter().map(|cell| self.renew_cell(cell)).collect();
             counted.into_iter().reduce(|a, b| Some(a?.with_summand(b?))).flatten()
         };
-        let of_pmus: Vec<Option<Shown>> = place.pmus().map(of_pmu).collect();
+        let of_pmus: Vec<Option<LastValue>> = place.pmus().map(of_pmu).collect();
         of_pmus.into_iter().reduce(|a, b| Some(a?.with_part(b?))).flatten()
     }
 
-    fn renew_cell(&mut self, cell: &Cell) -> Option<Shown> {
-        let now = Shown {
+    fn renew_cell(&mut self, cell: &Cell) -> Option<LastValue> {
+        let now = LastValue {
             raw: cell.raw,
             time_enabled_ns: cell.time_enabled_ns,
             time_running_ns: cell.time_running_ns,
@@ -313,7 +316,7 @@ fn zero(slot: SlotId) -> SliceCount {
     SliceCount { slot, raw: 0, time_enabled_ns: 0, time_running_ns: 0 }
 }
 
-fn with(count: SliceCount, more: Shown) -> SliceCount {
+fn with(count: SliceCount, more: LastValue) -> SliceCount {
     SliceCount {
         raw: count.raw.saturating_add(more.raw),
         time_enabled_ns: count.time_enabled_ns.saturating_add(more.time_enabled_ns),
@@ -330,7 +333,7 @@ mod tests {
 
     fn pass(groups: &[Option<u32>]) -> Pass {
         let slot = |(id, group): (usize, &Option<u32>)| Slot {
-            turn: *group,
+            rotation_group: *group,
             ..Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, Vec::new())
         };
         Pass { slots: groups.iter().enumerate().map(slot).collect(), ..Pass::default() }
@@ -354,7 +357,7 @@ mod tests {
     fn slots_keep_their_company_when_groups_are_numbered_anew() {
         for seed in 0..20 {
             let (pass, rotation) = rotation(&[Some(4), None, Some(9), Some(4)], seed);
-            let of = |slot: usize| pass.slots[slot].turn;
+            let of = |slot: usize| pass.slots[slot].rotation_group;
             assert_eq!((of(1), of(0)), (None, of(3)));
             let groups = rotation.unwrap().groups;
             assert_eq!((groups[of(0).unwrap() as usize], groups[of(2).unwrap() as usize]), (4, 9));
@@ -365,7 +368,10 @@ mod tests {
     fn a_group_that_is_alone_counts_all_the_time() {
         for groups in [&[Some(3), None, Some(3)][..], &[None], &[]] {
             let (pass, rotation) = rotation(groups, 1);
-            assert!(rotation.is_none() && pass.slots.iter().all(|slot| slot.turn.is_none()), "{groups:?}");
+            assert!(
+                rotation.is_none() && pass.slots.iter().all(|slot| slot.rotation_group.is_none()),
+                "{groups:?}"
+            );
         }
     }
 
@@ -453,7 +459,7 @@ mod tests {
             cell.at.pmu = Some("cpu".to_owned());
             cell
         };
-        let mut last = Last::default();
+        let mut last = LastValues::default();
         let counts = last.counts([on_pmu(0, 70, (100, 100)), on_pmu(1, 30, (100, 60))].iter());
         let expected = SliceCount { slot: SlotId(0), raw: 100, time_enabled_ns: 100, time_running_ns: 60 };
         assert_eq!(counts, [expected]);
@@ -461,7 +467,7 @@ mod tests {
 
     #[test]
     fn threads_add_up_and_the_parts_of_a_hybrid_are_wanted_once() {
-        let mut last = Last::default();
+        let mut last = LastValues::default();
         let cells = [
             cell(0, 0, Some(7), 70, (100, 60)),
             cell(0, 1, Some(7), 30, (100, 40)),
@@ -473,10 +479,10 @@ mod tests {
     }
 
     /// A slot that is the sum of two events of one PMU, after a slice that counted 10 of each.
-    fn sum_after_one_slice() -> Last {
+    fn sum_after_one_slice() -> LastValues {
         let event = || Part::Perf(PerfEvent::new("cpu", 4, 0, PerfClass::Core));
         let parts = [(SlotId(0), vec![event(), event()])].into();
-        let mut last = Last { parts, ..Last::default() };
+        let mut last = LastValues { parts, ..LastValues::default() };
         last.counts([&summand(0, 10, 100), &summand(1, 10, 100)]);
         last
     }
@@ -507,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_went_back_leaves_no_count_of_the_others_alone() {
-        let mut last = Last::default();
+        let mut last = LastValues::default();
         let threads = |a, b| [cell(0, 0, Some(7), a, (a, a)), cell(0, 0, Some(8), b, (b, b))];
         last.counts(&threads(50, 50));
         assert_eq!(last.counts(&threads(90, 3)), []);
@@ -516,7 +522,7 @@ mod tests {
 
     #[test]
     fn a_cpu_with_a_lost_part_is_left_out_beside_the_others() {
-        let mut last = Last::default();
+        let mut last = LastValues::default();
         let on_cpu = |cpu, part| {
             let mut cell = cell(0, part, None, 5, (9, 9));
             cell.at.cpu = Some(cpu);
@@ -530,7 +536,7 @@ mod tests {
 
     #[test]
     fn a_slice_is_what_happened_since_the_last_one() {
-        let mut last = Last::default();
+        let mut last = LastValues::default();
         last.counts([cell(0, 0, None, 10, (5, 5)), cell(1, 0, None, 1, (1, 1))].iter());
         let counts = last.counts([cell(0, 0, None, 25, (9, 8)), cell(1, 0, None, 0, (2, 2))].iter());
         let expected = SliceCount { slot: SlotId(0), raw: 15, time_enabled_ns: 4, time_running_ns: 3 };

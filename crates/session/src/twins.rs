@@ -38,8 +38,8 @@ impl Counting for WithTwins {
         self.counting.stop()
     }
 
-    fn select(&mut self, turn: u32) -> Result<()> {
-        self.counting.select(turn)
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        self.counting.select(rotation_group)
     }
 
     fn windows(&mut self, spec: &WindowSpec) -> Option<std::result::Result<Box<dyn Windowing>, Refusal>> {
@@ -61,9 +61,9 @@ impl Counting for WithTwins {
         Ok(())
     }
 
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
         let mut own = Reading::default();
-        self.counting.read_turn(turn, &mut own)?;
+        self.counting.read_rotation_group(rotation_group, &mut own)?;
         self.add(own, out);
         Ok(())
     }

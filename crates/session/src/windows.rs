@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Counting, RefusalKind};
+use cyclometer_core::skipped::Skipped;
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowSpec, Windowing, WindowingState};
 use cyclometer_core::{Error, ErrorKind, Pass, Recovery, Refusal, Result, Rung, Slot, SlotId, Target};
 
@@ -63,23 +64,18 @@ impl RunningSession<'_, '_> {
             Some(windowing) => windowing,
             None => self.source(rung)?.windows(&slots, target, spec),
         };
-        let windowing = windowing.map_err(|refusal| refused(&self.with_reason_of_source(refusal, spec)))?;
+        let windowing = windowing.map_err(|refusal| refused(&refusal, self.better_source(&refusal, spec)))?;
         Ok(Some(OpenWindows { windowing, batch: RowBatch::default() }))
     }
 
-    /// A refusal of a source without windows, with the reason why no better one counts the leader.
-    fn with_reason_of_source(&self, refusal: Refusal, spec: &WindowSpec) -> Refusal {
+    /// The better source of the leader, with the reason why it is not used, where a source has no windows.
+    fn better_source(&self, refusal: &Refusal, spec: &WindowSpec) -> Option<&Skipped> {
         let leader = spec.boundaries.iter().find_map(|boundary| match boundary {
             WindowBoundary::Events { slot, .. } => self.report.plan.lines.get(slot.0),
             WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => None,
         });
-        match leader.and_then(|line| line.skipped.first()) {
-            Some(skipped) if refusal.kind == RefusalKind::TargetNotSupported => {
-                let text = format!("{}; {}: {}", refusal.text, skipped.rung, skipped.reason);
-                Refusal { text, ..refusal }
-            }
-            _ => refusal,
-        }
+        let skipped = leader.and_then(|line| line.skipped.first());
+        skipped.filter(|_| refusal.kind == RefusalKind::TargetNotSupported)
     }
 
     /// Reports the rows that there are. Windows that fail end: the command and its counters go on.
@@ -178,7 +174,7 @@ fn with_events(source: Rung, pass: &Pass) -> Result<Rung> {
 
 /// The error of windows that are refused. Rows by time are the remedy where events cannot end rows, and for
 /// no other refusal.
-fn refused(refusal: &Refusal) -> Error {
+fn refused(refusal: &Refusal, better: Option<&Skipped>) -> Error {
     use RefusalKind as Kind;
     let by_time = "record a row for each length of time: --interval 10";
     let (kind, fix) = match refusal.kind {
@@ -192,17 +188,22 @@ fn refused(refusal: &Refusal) -> Error {
         Kind::Busy => {
             (ErrorKind::CounterBusy, "end the other user of the counters; `cyclometer doctor` names it")
         }
-        Kind::NoSuchTarget => (ErrorKind::NoSuchTarget, "`ps -eL` shows processes (PID) and threads (LWP)"),
+        Kind::NoSuchTarget => (ErrorKind::NoSuchTarget, refusal.shows_targets()),
         Kind::TooManyFiles => (ErrorKind::Os, "raise the limit: ulimit -n"),
         Kind::Other => (ErrorKind::Os, by_time),
         _ => (ErrorKind::EventUnsupported, by_time),
     };
-    Error::new(kind, refusal.text.clone()).with_recovery(Recovery::fix(fix))
+    let text = match better {
+        Some(better) => format!("{}; {}: {}", refusal.reason, better.rung, better.reason),
+        None => refusal.reason.to_string(),
+    };
+    Error::new(kind, text).with_recovery(Recovery::fix(fix))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer_core::skipped::SkipReason;
 
     #[test]
     fn windows_that_are_refused_are_an_error_of_that_kind_with_its_remedy() {
@@ -217,9 +218,17 @@ mod tests {
             (RefusalKind::NoSuchTarget, ErrorKind::NoSuchTarget, "ps -eL"),
             (RefusalKind::TooManyFiles, ErrorKind::Os, "ulimit -n"),
         ] {
-            let error = refused(&Refusal { slot: None, kind, text: "the reason".to_owned() });
+            let error = refused(&Refusal::of_target(kind, "the reason"), None);
             assert_eq!((error.kind(), error.to_string().as_str()), (expected, "the reason"));
             assert!(error.recovery().to_string().contains(remedy), "{kind:?}: {:?}", error.recovery());
         }
+    }
+
+    #[test]
+    fn the_reason_of_a_better_source_follows() {
+        let refusal = Refusal::of_target(RefusalKind::TargetNotSupported, "no windows");
+        let better = Skipped { rung: Rung::Perf, reason: SkipReason::SeesNoGuests };
+        let error = refused(&refusal, Some(&better));
+        assert_eq!(error.to_string(), "no windows; perf: the software PMU sees no guests");
     }
 }

@@ -404,9 +404,10 @@ fn derived_value(definition: &Definition, inputs: &CountedInputs<'_>, run: &Run)
 /// The reason why the inputs were not counted at the same time; `None` if they were. An event that is counted
 /// in every slice goes with every rotation group.
 fn alternation(inputs: &CountedInputs<'_>, counted: &[RunValue]) -> Option<String> {
-    let mut turns = inputs.counted().zip(counted).filter_map(|(line, value)| Some((&line.name, value.turn?)));
-    let (first, turn) = turns.next()?;
-    let (other, _) = turns.find(|(_, other)| *other != turn)?;
+    let mut rotation_groups =
+        inputs.counted().zip(counted).filter_map(|(line, value)| Some((&line.name, value.rotation_group?)));
+    let (first, rotation_group) = rotation_groups.next()?;
+    let (other, _) = rotation_groups.find(|(_, other)| *other != rotation_group)?;
     Some(format!("{first} and {other} shared counters in rotation: they were never counted at the same time"))
 }
 

@@ -18,6 +18,7 @@ mod line_summary;
 pub mod miss_rates;
 pub mod phases;
 mod request;
+mod rotated_slices;
 pub mod rotation;
 mod settle;
 mod statistics;
@@ -25,7 +26,6 @@ mod summary;
 #[cfg(test)]
 mod testing;
 mod times;
-mod turns;
 pub mod window_rates;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};
@@ -34,8 +34,8 @@ pub use failures::{Failures, RunFailure};
 pub use label::{effective_modes, label};
 pub use line_summary::{Determinism, LineSummary, MeanInterval, PartSummary, RunValue};
 pub use request::{Environment, MetricRequest};
+pub use rotated_slices::settle_slices;
 pub use rotation::{Rotation, TotalEstimate};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{DroppedRun, Summary, asked_scope, summarise, summarise_as, summarise_with};
-pub use turns::settle_slices;

@@ -170,7 +170,7 @@ pub struct RunValue {
     /// interval is unknown.
     pub half_width: Option<f64>,
     /// The rotation group in which it was counted; `None` when it was counted all the time.
-    pub turn: Option<u32>,
+    pub rotation_group: Option<u32>,
 }
 
 /// One core PMU of a hybrid, or one summand of a sum, over all runs.

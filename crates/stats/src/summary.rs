@@ -10,9 +10,9 @@ use crate::derived::{DerivedSummary, derive};
 use crate::label::{effective_modes, label};
 use crate::line_summary::{Determinism, LineSummary, MeanInterval, PartSummary, RunValue};
 use crate::request::MetricRequest;
+use crate::rotated_slices::RotatedSlices;
 use crate::settle::{PartCount, SlotReading, Span, Whole};
 use crate::statistics::Statistics;
-use crate::turns::Turns;
 
 /// The contents of a report, ready to be shown.
 #[derive(Clone, PartialEq, Debug)]
@@ -178,22 +178,23 @@ impl<'a> SlotRuns<'a> {
 
     fn value(self, run: &Run) -> RunValue {
         let SlotRuns { slot, asked, .. } = self;
-        let turns = Turns::of_run(self.plan, run);
-        let in_turns = turns.settle(&run.reading, slot, asked);
-        let count = in_turns.unwrap_or_else(|| self.reading(run).count(Span::Whole));
+        let rotation_groups = RotatedSlices::of_run(self.plan, run);
+        let rotated = rotation_groups.settle(&run.reading, slot, asked);
+        let count = rotated.unwrap_or_else(|| self.reading(run).count(Span::Whole));
         let value = count.value().map(|value| value as f64 * self.scale());
         let half_width = match &count {
             Count::Scaled { interval, .. } => interval.half_width().map(|half| half as f64 * self.scale()),
             _ => None,
         };
-        let turn = turns.turn(slot).filter(|_| count.verdict() != Verdict::Exact);
-        RunValue { run: run.index, pass: run.pass, value, count, half_width, turn }
+        let rotation_group =
+            rotation_groups.rotation_group(slot).filter(|_| count.verdict() != Verdict::Exact);
+        RunValue { run: run.index, pass: run.pass, value, count, half_width, rotation_group }
     }
 
     fn notes(self) -> Vec<String> {
         let mut notes = self.line().event.notes.clone();
         notes.extend(self.plan.sharing.note(self.slot).map(str::to_owned));
-        notes.extend(self.runs.iter().find_map(|run| Turns::of_run(self.plan, run).note(self.slot)));
+        notes.extend(self.runs.iter().find_map(|run| RotatedSlices::of_run(self.plan, run).note(self.slot)));
         notes
     }
 
@@ -234,7 +235,7 @@ impl<'a> SlotRuns<'a> {
     fn parts(self, values: &[RunValue]) -> Vec<PartSummary> {
         let whole = |value: &RunValue| match value.count.verdict() {
             Verdict::Exact => Whole::Exact,
-            _ if value.turn.is_some() => Whole::Rotated,
+            _ if value.rotation_group.is_some() => Whole::Rotated,
             _ => Whole::Inexact,
         };
         let of_run = |(run, value): (&&'a Run, &RunValue)| self.reading(run).parts(whole(value));

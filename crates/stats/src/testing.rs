@@ -110,48 +110,53 @@ pub fn report(lines: Vec<PlanLine>, passes: Vec<Pass>, runs: Vec<Run>) -> Report
 }
 
 /// A pass with a slot for each of these rotation groups.
-pub fn turning_pass(turns: &[Option<u32>]) -> Pass {
-    let slots = (0..turns.len()).collect::<Vec<_>>();
+pub fn turning_pass(rotation_groups: &[Option<u32>]) -> Pass {
+    let slots = (0..rotation_groups.len()).collect::<Vec<_>>();
     let mut pass = pass(&slots);
-    pass.slots.iter_mut().zip(turns).for_each(|(slot, turn)| slot.turn = *turn);
+    pass.slots
+        .iter_mut()
+        .zip(rotation_groups)
+        .for_each(|(slot, rotation_group)| slot.rotation_group = *rotation_group);
     pass
 }
 
 /// A set for each rotation group of the passes.
 fn sharing(passes: &[Pass]) -> Sharing {
-    let mut turns: Vec<u32> =
-        passes.iter().flat_map(|pass| &pass.slots).filter_map(|slot| slot.turn).collect();
-    turns.sort_unstable();
-    turns.dedup();
-    let set = |turn: &u32| {
+    let mut rotation_groups: Vec<u32> =
+        passes.iter().flat_map(|pass| &pass.slots).filter_map(|slot| slot.rotation_group).collect();
+    rotation_groups.sort_unstable();
+    rotation_groups.dedup();
+    let set = |rotation_group: &u32| {
         let own = passes
             .iter()
             .flat_map(|pass| &pass.slots)
-            .filter(|slot| slot.turn.is_none_or(|own| own == *turn));
+            .filter(|slot| slot.rotation_group.is_none_or(|own| own == *rotation_group));
         own.map(|slot| slot.id).collect()
     };
-    Sharing { sets: turns.iter().map(set).collect(), ..Sharing::default() }
+    Sharing { sets: rotation_groups.iter().map(set).collect(), ..Sharing::default() }
 }
 
 /// A run whose slots shared counters in this order; `counted` gives a slot's count in a slice, its enabled
 /// time and its running time.
 pub fn turning_run(
     index: u32,
-    turns: &[Option<u32>],
+    rotation_groups: &[Option<u32>],
     order: &[u32],
     counted: impl Fn(usize, usize) -> (u64, u64, u64),
 ) -> Run {
-    let mut sums = vec![(0, 0, 0); turns.len()];
+    let mut sums = vec![(0, 0, 0); rotation_groups.len()];
     let mut slices = Vec::new();
-    for (number, turn) in order.iter().enumerate() {
+    for (number, rotation_group) in order.iter().enumerate() {
         let mut counts = Vec::new();
-        for slot in (0..turns.len()).filter(|slot| turns[*slot].is_none_or(|own| own == *turn)) {
+        for slot in (0..rotation_groups.len())
+            .filter(|slot| rotation_groups[*slot].is_none_or(|own| own == *rotation_group))
+        {
             let (raw, time_enabled_ns, time_running_ns) = counted(number, slot);
             let sum: &mut (u64, u64, u64) = &mut sums[slot];
             *sum = (sum.0 + raw, sum.1 + time_enabled_ns, sum.2 + time_running_ns);
             counts.push(SliceCount { slot: SlotId(slot), raw, time_enabled_ns, time_running_ns });
         }
-        slices.push(Slice { turn: *turn, wall_ns: 10_000_000, counts });
+        slices.push(Slice { rotation_group: *rotation_group, wall_ns: 10_000_000, counts });
     }
     let cells = sums.iter().enumerate().map(|(slot, sum)| cell(SlotId(slot), sum.0, sum.1, sum.2));
     Run { reading: Reading { cells: cells.collect() }, slices, ..run(index, 0, &[]) }

@@ -13,7 +13,7 @@ use cyclometer_sim::{Activity, Model, Semantics, Settings, SimMachine, Workload}
 use crate::recipes::SweepKernel;
 use crate::target::{CodePlacement, SweepCounts, SweepTarget};
 
-/// By how much a core's misses and mispredictions differ from what is expected: a share of them.
+/// The greatest difference of a core's misses and mispredictions from those of the recipe, as a share.
 const DEVIATION: f64 = 0.02;
 
 /// How long a simulated machine runs before it is asked whether a loop has ended, in ns.

@@ -11,14 +11,14 @@ use crate::swept::{Exclusion, SweptCode, SweptOutcome};
 use crate::target::{CodePlacement, SweepCounts, SweepSettings, SweepTarget};
 use crate::witness::{InstructionWitness, WitnessCounts};
 
-/// The recipient of what happens during a sweep.
+/// Progress callbacks of a sweep.
 pub trait SweepObserver {
-    /// A code that no earlier sweep is done with is to be placed.
+    /// A code is about to be placed. Codes that an earlier sweep has finished are not.
     fn begins(&mut self, code: u32) {
         let _ = code;
     }
 
-    /// A code is done.
+    /// A code is finished.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ pub trait SweepObserver {
 /// The progress of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SweepProgress {
-    /// Codes that are done.
+    /// Finished codes.
     pub done: usize,
     /// All codes.
     pub all: usize,
@@ -77,7 +77,7 @@ pub struct SweepRun<'a> {
     pub settings: &'a SweepSettings,
     /// Codes that are never placed.
     pub denied: &'a BTreeSet<u32>,
-    /// Codes that an earlier sweep is done with.
+    /// Codes that an earlier sweep has finished.
     pub known: &'a BTreeMap<u32, SweptCode>,
 }
 
@@ -106,7 +106,7 @@ pub fn sweep(
     swept.into_iter().map(observed).collect()
 }
 
-/// An observer that wants to know about progress only.
+/// An observer of progress only.
 struct ProgressOnly<F>(F);
 
 impl<F: FnMut(SweepProgress)> SweepObserver for ProgressOnly<F> {

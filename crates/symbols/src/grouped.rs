@@ -116,21 +116,8 @@ fn grouped(
         unnamed_memory: 0,
         without_debug: Vec::new(),
     };
-    let mut of_objects: BTreeMap<Option<usize>, (&[CodePlace], &[CodeCall])> = BTreeMap::new();
-    for places in counts.places.chunk_by(|one, other| one.object == other.object) {
-        of_objects.entry(places[0].object).or_default().0 = places;
-    }
-    if grouping == Grouping::Function {
-        for calls in counts.calls.chunk_by(|one, other| one.object == other.object) {
-            of_objects.entry(calls[0].object).or_default().1 = calls;
-        }
-    }
-    let mut entered: BTreeMap<Option<usize>, BTreeSet<u64>> = BTreeMap::new();
-    for path in counts.paths.iter().filter(|_| grouping != Grouping::Line) {
-        entered.entry(path.object).or_default().insert(path.offset);
-        of_objects.entry(path.object).or_default();
-    }
-    for (index, (places, calls)) in of_objects {
+    let mut entered = entries_of_paths(counts, grouping);
+    for (index, (places, calls)) in by_object(counts, grouping) {
         let object = index.and_then(|index| counts.objects.get(index));
         let named = groups.add(object, (places, calls), &counts.owners, files);
         for offset in entered.remove(&index).unwrap_or_default() {
@@ -139,15 +126,8 @@ fn grouped(
     }
     let name = |path: &CodePath| groups.entered.get(&(path.object, path.offset)).cloned().unwrap_or_default();
     let graph = (!groups.entered.is_empty()).then(|| CallGraph::of(&counts.paths, name));
-    let calls = groups.calls.into_iter();
-    let mut calls: Vec<CallsOfFunction> =
-        calls.map(|((caller, callee), times)| CallsOfFunction { caller, callee, times }).collect();
-    calls.sort_by(|one, other| {
-        let names = (&one.caller, &one.callee).cmp(&(&other.caller, &other.callee));
-        other.times.cmp(&one.times).then(names)
-    });
-    let mut rows = groups.rows;
-    rows.sort_by(|one, other| other.counts.cmp(&one.counts).then_with(|| one.name.cmp(&other.name)));
+    let calls = calls_in_order(groups.calls);
+    let rows = rows_in_order(groups.rows);
     let total = |slot: usize| match groups.is_full[slot] {
         true => None,
         false => rows.iter().try_fold(0_u64, |sum, row| sum.checked_add(row.counts[slot])),
@@ -168,6 +148,51 @@ fn grouped(
         graph,
         notes: groups.notes,
     }
+}
+
+/// The executed code and the calls of each object; `None` is code of no file.
+type ByObject<'a> = BTreeMap<Option<usize>, (&'a [CodePlace], &'a [CodeCall])>;
+
+fn by_object(counts: &CodeCounts, grouping: Grouping) -> ByObject<'_> {
+    let mut found = ByObject::new();
+    for places in counts.places.chunk_by(|one, other| one.object == other.object) {
+        found.entry(places[0].object).or_default().0 = places;
+    }
+    if grouping == Grouping::Function {
+        for calls in counts.calls.chunk_by(|one, other| one.object == other.object) {
+            found.entry(calls[0].object).or_default().1 = calls;
+        }
+    }
+    for path in counts.paths.iter().filter(|_| grouping != Grouping::Line) {
+        found.entry(path.object).or_default();
+    }
+    found
+}
+
+/// The offsets, in each object, of the functions of call paths.
+fn entries_of_paths(counts: &CodeCounts, grouping: Grouping) -> BTreeMap<Option<usize>, BTreeSet<u64>> {
+    let mut entries: BTreeMap<Option<usize>, BTreeSet<u64>> = BTreeMap::new();
+    for path in counts.paths.iter().filter(|_| grouping != Grouping::Line) {
+        entries.entry(path.object).or_default().insert(path.offset);
+    }
+    entries
+}
+
+/// The most frequent calls first.
+fn calls_in_order(calls: HashMap<(CodeName, Option<CodeName>), u64>) -> Vec<CallsOfFunction> {
+    let call = |((caller, callee), times)| CallsOfFunction { caller, callee, times };
+    let mut calls: Vec<CallsOfFunction> = calls.into_iter().map(call).collect();
+    calls.sort_by(|one, other| {
+        let names = (&one.caller, &one.callee).cmp(&(&other.caller, &other.callee));
+        other.times.cmp(&one.times).then(names)
+    });
+    calls
+}
+
+/// The greatest counts first.
+fn rows_in_order(mut rows: Vec<CountsOfCode>) -> Vec<CountsOfCode> {
+    rows.sort_by(|one, other| other.counts.cmp(&one.counts).then_with(|| one.name.cmp(&other.name)));
+    rows
 }
 
 /// The part of the first count from which code without names is worth a note: one in so many.

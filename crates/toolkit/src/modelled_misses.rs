@@ -246,7 +246,7 @@ impl ModelledMisses {
 }
 
 fn of_run(value: f64, count: Count, half_width: Option<f64>) -> RunValue {
-    RunValue { run: 0, pass: 0, value: Some(value), count, half_width, turn: None }
+    RunValue { run: 0, pass: 0, value: Some(value), count, half_width, rotation_group: None }
 }
 
 fn rate(window: &WindowMisses, cache: usize) -> RateWindow {

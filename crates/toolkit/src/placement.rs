@@ -115,7 +115,7 @@ impl<'a> Placement<'a> {
 
     /// The counters that stay free in a pass.
     pub fn free_in(&self, pass: &[CounterAssignment]) -> CounterMask {
-        let taken = pass.iter().map(|seat| seat.counters(self.events[seat.demand].wide));
+        let taken = pass.iter().map(|assignment| assignment.counters(self.events[assignment.demand].wide));
         taken.fold(self.counters, |free, own| free.without(own))
     }
 }

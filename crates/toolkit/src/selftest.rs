@@ -534,10 +534,9 @@ mod tests {
         }
 
         fn open(&self, slots: &[Slot], target: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-            let text = "not permitted".to_owned();
             match slots.iter().all(|slot| slot.filter == Some(Modes::USER)) {
                 true => self.0.open(slots, target),
-                false => Err(Refusal { slot: None, kind: RefusalKind::NoPermission, text }),
+                false => Err(Refusal::of_target(RefusalKind::NoPermission, "not permitted")),
             }
         }
     }

@@ -234,7 +234,7 @@ fn every_sum_of_every_recorded_machine_has_a_part_for_each_summand_and_fits() {
                 assert_eq!(way.parts.len(), way.summands.len(), "{on} {name}");
                 let plan = Stat::new(machine(on)).events(name).and_then(|stat| stat.plan()).unwrap();
                 assert_eq!(plan.passes.len(), 1, "{on} {name}: {:?}", plan.sharing);
-                assert!(!plan.takes_turns(), "{on} {name}");
+                assert!(!plan.is_rotated(), "{on} {name}");
                 sums += 1;
             }
             assert!(!reason(&event).contains("add them up"), "{on} {name}: {:?}", event.unsupported);
@@ -264,7 +264,7 @@ fn all_portable_events_of_a_machine_are_planned_at_once_with_every_sum_whole() {
         let names: Vec<&str> = portable::names().collect();
         let plan =
             Stat::new(machine(on)).runs(1).events(&names.join(",")).and_then(|stat| stat.plan()).unwrap();
-        assert!(plan.takes_turns(), "{on}");
+        assert!(plan.is_rotated(), "{on}");
         for slot in plan.passes.iter().flat_map(|pass| &pass.slots) {
             let way = plan.lines[slot.id.0].candidate().unwrap();
             assert_eq!(slot.parts.len(), way.parts.len(), "{on} {}", slot.name);

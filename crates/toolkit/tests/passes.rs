@@ -58,13 +58,14 @@ fn nine_codes_beside_cycles_and_instructions_take_as_many_passes_as_nine_by_the_
     machine.access.nmi_watchdog = Some(false);
     let stat = Stat::new(machine).command(CommandSpec::new("true")).seed(1).events(&events).unwrap();
     let one = stat.plan().unwrap();
-    assert_eq!((one.passes.len(), one.takes_turns(), one.sharing.sets.len()), (1, true, needed));
+    assert_eq!((one.passes.len(), one.is_rotated(), one.sharing.sets.len()), (1, true, needed));
     assert!(one.sharing.is_optimal());
-    let always = one.passes[0].slots.iter().filter(|slot| slot.turn.is_none()).map(|slot| slot.id.0);
+    let always =
+        one.passes[0].slots.iter().filter(|slot| slot.rotation_group.is_none()).map(|slot| slot.id.0);
     assert_eq!(always.collect::<Vec<_>>(), [0, 1]);
     let runs = u32::try_from(needed).unwrap();
     let many = stat.clone().runs(runs).plan().unwrap();
-    assert_eq!((many.passes.len(), many.takes_turns()), (needed, false));
+    assert_eq!((many.passes.len(), many.is_rotated()), (needed, false));
     let without = stat.multiplex(Multiplex::Never).plan().unwrap_err();
     assert_eq!(without.kind(), ErrorKind::HardwareLimit);
     assert_eq!(

@@ -10,7 +10,9 @@ use std::time::Duration;
 use cyclometer_backend::sim::SimBus;
 use cyclometer_monitor::{Monitor, Sampling, Setup};
 use cyclometer_sim::{Concept, InjectedFault, Model, Settings, SimMachine, Workload};
-use cyclometer_toolkit::core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_toolkit::core::event::{
+    PerfClass, PerfEvent, RegisterAssignment, RegisterCode, RegisterEvent,
+};
 use cyclometer_toolkit::core::exec::{Clock, CounterAt, Raw, Reading};
 use cyclometer_toolkit::core::plan::IntentSubject;
 use cyclometer_toolkit::core::{
@@ -103,7 +105,7 @@ fn parts() -> [(&'static str, Part); 2] {
             cpus: [0].into_iter().collect(),
             codes: vec![RegisterCode { code, counters }],
             wide: false,
-            seats: vec![RegisterSeat { turn: None, counter, code }],
+            assignments: vec![RegisterAssignment { rotation_group: None, counter, code }],
         };
         (name, Part::Registers(event))
     })

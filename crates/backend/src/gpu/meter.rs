@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use cyclometer_core::exec::{At, Cell};
 use cyclometer_core::gpu::GpuQuantity;
+use cyclometer_core::reason::GpuObstacle;
 use cyclometer_core::{MissingReason, PartReason, SlotId};
 
 use super::processes::MeasuredProcesses;
-use super::reader::{DeviceProbe, GpuReader, GpuSample, Obstacle, WantedPart};
+use super::reader::{DeviceProbe, GpuReader, GpuSample, WantedPart};
 
 /// Energy counters move in steps of up to this time.
 ///
@@ -92,7 +93,7 @@ impl GpuMeter {
         wanted: &WantedPart,
         probe: DeviceProbe,
         reader: &mut dyn GpuReader,
-    ) -> (GpuMeter, Option<Obstacle>) {
+    ) -> (GpuMeter, Option<GpuObstacle>) {
         let obstacle = reader.read(&probe, &wanted.processes).err();
         let meter = GpuMeter {
             slot: wanted.slot,
@@ -101,14 +102,13 @@ impl GpuMeter {
             probe,
             processes: wanted.processes.clone(),
             sums: SampleSums::default(),
-            lost: obstacle.as_ref().map(|obstacle| obstacle.text.clone().into()),
+            lost: obstacle.as_ref().map(|obstacle| obstacle.to_string().into()),
             is_reported: obstacle.is_none(),
         };
-        let named = |obstacle: Obstacle| {
-            let text = format!("{}: {}", meter.probe.device, obstacle.text);
-            Obstacle { text, ..obstacle }
-        };
-        let obstacle = obstacle.map(named);
+        let obstacle = obstacle.map(|obstacle| GpuObstacle::OfDevice {
+            device: meter.probe.device.clone(),
+            obstacle: Box::new(obstacle),
+        });
         (meter, obstacle)
     }
 
@@ -130,7 +130,7 @@ impl GpuMeter {
                 self.lost = Some(MissingReason::DriverReset);
             }
             Ok(sample) => self.sums.add(Instant::now(), sample),
-            Err(obstacle) => self.lost = Some(obstacle.text.into()),
+            Err(obstacle) => self.lost = Some(obstacle.to_string().into()),
         }
     }
 
@@ -221,35 +221,34 @@ fn causes(bits: u64) -> Vec<&'static str> {
 mod tests {
     use super::*;
     use crate::gpu::reader::ProbePlace;
-    use cyclometer_core::RefusalKind;
     use cyclometer_core::gpu::{GpuPart, GpuPlace};
     use std::time::Duration;
 
     /// Gives prepared answers, one for each read.
-    struct Prepared(Vec<Result<GpuSample, Obstacle>>);
+    struct Prepared(Vec<Result<GpuSample, GpuObstacle>>);
 
     impl GpuReader for Prepared {
-        fn probes(&mut self, _: &WantedPart) -> Result<Vec<DeviceProbe>, Obstacle> {
+        fn probes(&mut self, _: &WantedPart) -> Result<Vec<DeviceProbe>, GpuObstacle> {
             Ok(vec![])
         }
 
-        fn read(&mut self, _: &DeviceProbe, _: &MeasuredProcesses) -> Result<GpuSample, Obstacle> {
+        fn read(&mut self, _: &DeviceProbe, _: &MeasuredProcesses) -> Result<GpuSample, GpuObstacle> {
             self.0.remove(0)
         }
     }
 
-    fn value(value: u64) -> Result<GpuSample, Obstacle> {
+    fn value(value: u64) -> Result<GpuSample, GpuObstacle> {
         Ok(GpuSample { value, reasons: 0 })
     }
 
-    fn fault() -> Result<GpuSample, Obstacle> {
-        Err(Obstacle { kind: RefusalKind::Unavailable, text: "lost from the bus".to_owned() })
+    fn fault() -> Result<GpuSample, GpuObstacle> {
+        Err(GpuObstacle::NoNumber { path: "/sys/f".to_owned() })
     }
 
     fn meter(
         quantity: GpuQuantity,
         read: GpuQuantity,
-        answers: Vec<Result<GpuSample, Obstacle>>,
+        answers: Vec<Result<GpuSample, GpuObstacle>>,
     ) -> (GpuMeter, Prepared) {
         let part = GpuPart { quantity, place: GpuPlace::Nvml(None) };
         let wanted = WantedPart { slot: SlotId(0), index: 0, part, processes: MeasuredProcesses::All };
@@ -319,7 +318,7 @@ mod tests {
         let (mut meter, mut reader) = meter(GpuQuantity::Power, GpuQuantity::Power, answers);
         meter.sample(&mut reader);
         meter.sample(&mut reader);
-        assert_eq!(meter.cell().lost, Some("lost from the bus".into()));
+        assert_eq!(meter.cell().lost, Some("/sys/f holds no number".into()));
         assert_eq!(meter.cell().time_enabled_ns, 0);
         meter.restart();
         meter.sample(&mut reader);

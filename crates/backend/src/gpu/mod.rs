@@ -24,12 +24,13 @@ use std::rc::Rc;
 
 use cyclometer_core::exec::{At, Cell, Exit, Reading};
 use cyclometer_core::gpu::{GpuPart, GpuPlace};
+use cyclometer_core::reason::{EventFamily, GpuObstacle, RefusalReason};
 use cyclometer_core::{Counting, Part, Refusal, RefusalKind, Result, Rung, Slot, SlotId, Source, Target};
 
 use files::FileReader;
 use nvml::NvmlReader;
 use processes::MeasuredProcesses;
-use reader::{ANSWER_LIMIT, Obstacle, WantedPart};
+use reader::{ANSWER_LIMIT, WantedPart};
 use sampler::{DriverSampler, JobId, SamplerDesk};
 
 pub use nvml::probe;
@@ -40,8 +41,8 @@ pub use place::library;
 pub struct GpuSource {
     library: PathBuf,
     /// The samplers, once they are needed; an obstacle is met once and not again.
-    nvml: RefCell<Option<std::result::Result<Rc<DriverSampler>, Obstacle>>>,
-    files: RefCell<Option<std::result::Result<Rc<DriverSampler>, Obstacle>>>,
+    nvml: RefCell<Option<std::result::Result<Rc<DriverSampler>, GpuObstacle>>>,
+    files: RefCell<Option<std::result::Result<Rc<DriverSampler>, GpuObstacle>>>,
 }
 
 impl Default for GpuSource {
@@ -62,7 +63,7 @@ impl GpuSource {
     }
 
     /// The sampler of a place, started if it is not.
-    fn sampler(&self, place: &GpuPlace) -> std::result::Result<Rc<DriverSampler>, Obstacle> {
+    fn sampler(&self, place: &GpuPlace) -> std::result::Result<Rc<DriverSampler>, GpuObstacle> {
         match place {
             GpuPlace::Nvml(_) => {
                 let library = self.library.clone();
@@ -88,8 +89,8 @@ impl GpuSource {
         let mut is_open = false;
         for (index, part) in slot.parts.iter().enumerate() {
             let Part::Gpu(part) = part else {
-                let text = format!("{} is no event of GPUs", slot.name);
-                return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::Invalid, text });
+                let reason = RefusalReason::NotAmongEvents { event: slot.name.clone(), of: EventFamily::Gpu };
+                return Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, reason));
             };
             let wanted =
                 WantedPart { slot: slot.id, index, part: part.clone(), processes: processes.clone() };
@@ -99,8 +100,7 @@ impl GpuSource {
             }
         }
         if let (false, Some((_, _, obstacle))) = (is_open, obstacles.first()) {
-            let (kind, text) = (obstacle.kind, obstacle.text.clone());
-            return Err(Refusal { slot: Some(slot.id), kind, text });
+            return Err(Refusal::of_slot(slot.id, obstacle.refusal_kind(), obstacle.clone()));
         }
         jobs.lost.extend(
             obstacles.into_iter().map(|(index, part, obstacle)| lost(slot.id, index, part, obstacle)),
@@ -110,14 +110,14 @@ impl GpuSource {
 }
 
 /// The cell of a part that its driver does not report, while another part of the event has a value.
-fn lost(slot: SlotId, part: usize, of: &GpuPart, obstacle: Obstacle) -> Cell {
+fn lost(slot: SlotId, part: usize, of: &GpuPart, obstacle: GpuObstacle) -> Cell {
     let device = match &of.place {
         GpuPlace::Nvml(device) => device.clone().unwrap_or_else(|| "nvidia".to_owned()),
         GpuPlace::File { device, .. } => device.clone(),
     };
     Cell {
         at: At { part, pmu: Some(device), ..At::default() },
-        lost: Some(obstacle.text.into()),
+        lost: Some(obstacle.to_string().into()),
         ..Cell::new(slot, 0, 0, 0)
     }
 }
@@ -129,9 +129,8 @@ impl Source for GpuSource {
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         if let (Target::Cgroup { .. }, Some(slot)) = (on, slots.first()) {
-            let text = "a GPU reports for whole devices, not for control groups: count the machine (-a)";
             let kind = RefusalKind::TargetNotSupported;
-            return Err(Refusal { slot: Some(slot.id), kind, text: text.to_owned() });
+            return Err(Refusal::of_slot(slot.id, kind, GpuObstacle::NotOfControlGroups));
         }
         let processes = MeasuredProcesses::of(on);
         let mut jobs = OpenJobs::default();
@@ -160,7 +159,11 @@ struct OpenJob {
 
 impl OpenJobs {
     /// Adds a part to the job of its sampler, with a new job if there is none yet.
-    fn add(&mut self, sampler: Rc<DriverSampler>, wanted: WantedPart) -> std::result::Result<(), Obstacle> {
+    fn add(
+        &mut self,
+        sampler: Rc<DriverSampler>,
+        wanted: WantedPart,
+    ) -> std::result::Result<(), GpuObstacle> {
         let index = match self.jobs.iter().position(|job| Rc::ptr_eq(&job.sampler, &sampler)) {
             Some(index) => index,
             None => {
@@ -217,8 +220,8 @@ impl GpuCounting {
     }
 }
 
-fn lose(cell: &mut Cell, obstacle: &Obstacle) {
-    cell.lost = Some(obstacle.text.clone().into());
+fn lose(cell: &mut Cell, obstacle: &GpuObstacle) {
+    cell.lost = Some(obstacle.to_string().into());
     (cell.time_enabled_ns, cell.time_running_ns) = (0, 0);
 }
 
@@ -263,7 +266,7 @@ mod tests {
     struct TwoDevices;
 
     impl GpuReader for TwoDevices {
-        fn probes(&mut self, wanted: &WantedPart) -> std::result::Result<Vec<DeviceProbe>, Obstacle> {
+        fn probes(&mut self, wanted: &WantedPart) -> std::result::Result<Vec<DeviceProbe>, GpuObstacle> {
             let quantity = wanted.part.quantity;
             let probe =
                 |n| DeviceProbe { device: format!("nvidia{n}"), quantity, place: ProbePlace::Nvml(n) };
@@ -274,7 +277,7 @@ mod tests {
             &mut self,
             _: &DeviceProbe,
             _: &MeasuredProcesses,
-        ) -> std::result::Result<GpuSample, Obstacle> {
+        ) -> std::result::Result<GpuSample, GpuObstacle> {
             Ok(GpuSample { value: 7, reasons: 0 })
         }
     }

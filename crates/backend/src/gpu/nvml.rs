@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cyclometer_core::RefusalKind;
 use cyclometer_core::gpu::{GpuPlace, GpuQuantity};
 use cyclometer_core::nvml::{NvmlObstacle, NvmlReturn};
+use cyclometer_core::reason::GpuObstacle;
 use cyclometer_sys::nvml::{Nvml, NvmlClock, NvmlDevice, NvmlDirection, NvmlError, NvmlInventory, within};
 
 use super::meter::is_throttled;
 use super::place;
 use super::processes::MeasuredProcesses;
-use super::reader::{DeviceProbe, GpuReader, GpuSample, Obstacle, ProbePlace, WantedPart};
+use super::reader::{DeviceProbe, GpuReader, GpuSample, ProbePlace, WantedPart};
 
 /// The driver and devices of the library of this build.
 ///
@@ -31,18 +31,8 @@ fn obstacle(error: NvmlError) -> NvmlObstacle {
     }
 }
 
-/// The obstacle with its remedy, for an event.
-fn refused(error: NvmlError) -> Obstacle {
-    let obstacle = obstacle(error);
-    let mend = obstacle.cause().mend.map(|mend| format!("; to look into it: {mend}")).unwrap_or_default();
-    Obstacle { kind: obstacle.refusal_kind(), text: format!("{obstacle}{mend}") }
-}
-
-/// The obstacle to quantities by process in a container.
-fn ids_of_host() -> Obstacle {
-    let text =
-        "NVML names processes by their ids on the host, which a container does not see: measure on the host";
-    Obstacle { kind: RefusalKind::NotSupported, text: text.to_owned() }
+fn refused(error: NvmlError) -> GpuObstacle {
+    GpuObstacle::Nvml(obstacle(error))
 }
 
 /// Reads NVML.
@@ -53,7 +43,7 @@ pub(super) struct NvmlReader {
 
 impl NvmlReader {
     /// Opens the library and lists the devices.
-    pub(super) fn open(library: &Path) -> Result<NvmlReader, Obstacle> {
+    pub(super) fn open(library: &Path) -> Result<NvmlReader, GpuObstacle> {
         let nvml = Nvml::open(library).map_err(refused)?;
         let devices = nvml.devices().map_err(refused)?;
         Ok(NvmlReader { nvml, devices })
@@ -61,7 +51,7 @@ impl NvmlReader {
 
     /// Indices of the devices that a name means. Without a name they are the whole devices, whose values
     /// contain those of their instances.
-    fn meant(&self, name: Option<&str>) -> Result<Vec<usize>, Obstacle> {
+    fn meant(&self, name: Option<&str>) -> Result<Vec<usize>, GpuObstacle> {
         let is_meant = |device: &NvmlDevice| match name {
             Some(name) => device.name == name,
             None => !device.is_instance,
@@ -71,14 +61,12 @@ impl NvmlReader {
         if !found.is_empty() {
             return Ok(found);
         }
-        let names: Vec<&str> = self.devices.iter().map(|device| device.name.as_str()).collect();
-        let text = match (name, names.is_empty()) {
-            (_, true) => "NVML lists no device".to_owned(),
-            (name, false) => {
-                format!("NVML has no device {}; it has {}", name.unwrap_or_default(), names.join(", "))
-            }
-        };
-        Err(Obstacle { kind: RefusalKind::NotSupported, text })
+        let known: Vec<String> = self.devices.iter().map(|device| device.name.clone()).collect();
+        Err(match (name, known.is_empty()) {
+            (Some(name), false) => GpuObstacle::UnknownDevice { name: name.to_owned(), known },
+            (None, false) => GpuObstacle::OnlyInstances { known },
+            (_, true) => GpuObstacle::NoNvmlDevice,
+        })
     }
 
     fn value(
@@ -128,7 +116,7 @@ impl NvmlReader {
 }
 
 impl GpuReader for NvmlReader {
-    fn probes(&mut self, wanted: &WantedPart) -> Result<Vec<DeviceProbe>, Obstacle> {
+    fn probes(&mut self, wanted: &WantedPart) -> Result<Vec<DeviceProbe>, GpuObstacle> {
         let GpuPlace::Nvml(name) = &wanted.part.place else { return Ok(Vec::new()) };
         let quantity = wanted.part.quantity;
         let probe = |index: usize| {
@@ -141,11 +129,11 @@ impl GpuReader for NvmlReader {
         Ok(self.meant(name.as_deref())?.into_iter().map(probe).collect())
     }
 
-    fn read(&mut self, probe: &DeviceProbe, processes: &MeasuredProcesses) -> Result<GpuSample, Obstacle> {
+    fn read(&mut self, probe: &DeviceProbe, processes: &MeasuredProcesses) -> Result<GpuSample, GpuObstacle> {
         let ProbePlace::Nvml(index) = probe.place else { return Ok(GpuSample::default()) };
         let is_by_process = probe.quantity == GpuQuantity::ProcessMemory;
         if is_by_process && *processes != MeasuredProcesses::All && !place::sees_ids_of_host() {
-            return Err(ids_of_host());
+            return Err(GpuObstacle::ProcessIdsOfHost);
         }
         self.value(index, probe.quantity, processes).map_err(refused)
     }

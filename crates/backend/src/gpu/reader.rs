@@ -2,20 +2,14 @@
 
 use std::time::Duration;
 
+use cyclometer_core::SlotId;
 use cyclometer_core::gpu::{GpuFile, GpuPart, GpuQuantity};
-use cyclometer_core::{RefusalKind, SlotId};
+use cyclometer_core::reason::GpuObstacle;
 
 use super::processes::MeasuredProcesses;
 
 /// The time that a driver has for an answer. Reading PCIe takes 20 ms for each device and direction.
 pub(super) const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-
-/// Why a driver does not report a quantity.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Obstacle {
-    pub(super) kind: RefusalKind,
-    pub(super) text: String,
-}
 
 /// One part of an event that is to be sampled.
 #[derive(Clone, Debug)]
@@ -59,8 +53,8 @@ pub(super) struct GpuSample {
 /// Reads a driver, on the sampler's thread.
 pub(super) trait GpuReader {
     /// The devices that a part means.
-    fn probes(&mut self, wanted: &WantedPart) -> Result<Vec<DeviceProbe>, Obstacle>;
+    fn probes(&mut self, wanted: &WantedPart) -> Result<Vec<DeviceProbe>, GpuObstacle>;
 
     /// Reads one quantity now.
-    fn read(&mut self, probe: &DeviceProbe, processes: &MeasuredProcesses) -> Result<GpuSample, Obstacle>;
+    fn read(&mut self, probe: &DeviceProbe, processes: &MeasuredProcesses) -> Result<GpuSample, GpuObstacle>;
 }

@@ -7,11 +7,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::RefusalKind;
 use cyclometer_core::exec::Cell;
+use cyclometer_core::reason::GpuObstacle;
 
 use super::meter::GpuMeter;
-use super::reader::{ANSWER_LIMIT, GpuReader, Obstacle, WantedPart};
+use super::reader::{ANSWER_LIMIT, GpuReader, WantedPart};
 
 /// The time between two samples. Drivers average utilisation over 100 ms to 1 s themselves.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -56,8 +56,8 @@ impl DriverSampler {
     pub(super) fn start<R: GpuReader + 'static>(
         name: &'static str,
         limit: Duration,
-        open: impl FnOnce() -> Result<R, Obstacle> + Send + 'static,
-    ) -> Result<DriverSampler, Obstacle> {
+        open: impl FnOnce() -> Result<R, GpuObstacle> + Send + 'static,
+    ) -> Result<DriverSampler, GpuObstacle> {
         let (requests, incoming) = mpsc::channel::<SamplerRequest>();
         let (opens, opened) = mpsc::channel();
         let (ends, ended) = mpsc::channel();
@@ -74,8 +74,7 @@ impl DriverSampler {
         };
         let started = thread::Builder::new().name("gpu".to_owned()).spawn(work);
         if let Err(error) = started {
-            let text = format!("no thread can be started to read GPUs: {error}");
-            return Err(Obstacle { kind: RefusalKind::Unavailable, text });
+            return Err(GpuObstacle::NoThread { error: error.to_string() });
         }
         opened.recv_timeout(limit).unwrap_or_else(|_| Err(silence(name, limit)))?;
         Ok(DriverSampler {
@@ -97,7 +96,7 @@ impl DriverSampler {
     pub(super) fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut SamplerDesk) -> T + Send + 'static,
-    ) -> Result<T, Obstacle> {
+    ) -> Result<T, GpuObstacle> {
         if self.is_silent.get() {
             return Err(silence(self.name, ANSWER_LIMIT));
         }
@@ -135,9 +134,8 @@ impl Drop for DriverSampler {
     }
 }
 
-fn silence(name: &str, limit: Duration) -> Obstacle {
-    let text = format!("{name} did not answer within {} s", limit.as_secs_f64());
-    Obstacle { kind: RefusalKind::Unavailable, text }
+fn silence(driver: &'static str, limit: Duration) -> GpuObstacle {
+    GpuObstacle::NoAnswer { driver, limit }
 }
 
 impl SamplerDesk {
@@ -165,7 +163,7 @@ impl SamplerDesk {
 
     /// Adds a part to a job; returns its cells, one for each device. Devices that do not report it are lost
     /// if others do.
-    pub(super) fn add(&mut self, job: JobId, wanted: WantedPart) -> Result<Vec<Cell>, Obstacle> {
+    pub(super) fn add(&mut self, job: JobId, wanted: WantedPart) -> Result<Vec<Cell>, GpuObstacle> {
         let probes = self.reader.probes(&wanted)?;
         let (mut meters, mut first_obstacle) = (Vec::new(), None);
         let mut is_reported = false;

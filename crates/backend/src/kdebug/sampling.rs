@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{KperfObstacle, KperfRefusal};
 use cyclometer_core::window::{RowBatch, Windowing, WindowingState};
 use cyclometer_core::{Error, ErrorKind, Refusal, Result};
 use cyclometer_sys::macos::{Kdebug, Kpc, KpcClasses, KperfSampler, SAMPLER_THREAD_COUNTERS};
@@ -299,17 +300,14 @@ fn buffer(set_up: &mut SamplingSetup, what: &SampledThreads) -> io::Result<()> {
 }
 
 fn refusal(step: &str, error: &io::Error) -> Refusal {
-    let (kind, why) = match error.raw_os_error() {
-        Some(errno::EPERM) => (RefusalKind::NoPermission, "kperf needs root: sudo cyclometer …".to_owned()),
-        Some(errno::EACCES) => (RefusalKind::Busy, "another program has all counters".to_owned()),
-        Some(errno::EBUSY) => (
-            RefusalKind::Busy,
-            "another program traces the system or has the PMU (Instruments, ktrace): end it first".to_owned(),
-        ),
-        Some(errno::ESRCH) => (RefusalKind::NoSuchTarget, "there is no such process".to_owned()),
-        _ => (RefusalKind::Other, error.to_string()),
+    let (kind, obstacle) = match error.raw_os_error() {
+        Some(errno::EPERM) => (RefusalKind::NoPermission, KperfObstacle::NotRoot),
+        Some(errno::EACCES) => (RefusalKind::Busy, KperfObstacle::CountersTaken),
+        Some(errno::EBUSY) => (RefusalKind::Busy, KperfObstacle::PmuTaken),
+        Some(errno::ESRCH) => (RefusalKind::NoSuchTarget, KperfObstacle::NoSuchProcess),
+        _ => (RefusalKind::Other, KperfObstacle::Reported(error.to_string())),
     };
-    Refusal { slot: None, kind, text: format!("cannot {step}: {why}") }
+    Refusal::of_target(kind, KperfRefusal::Sampling { step: step.to_owned(), obstacle })
 }
 
 fn failed(what: &str, error: io::Error) -> Error {

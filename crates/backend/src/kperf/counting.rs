@@ -145,7 +145,7 @@ impl KperfCounting {
             let raw = self.sums.get(&(part.slot, part.part, row)).copied().unwrap_or(0);
             let running = self.running_ns.get(&(part.slot, part.part)).copied().unwrap_or(0);
             // Events of a rotation group count for as long as it is selected.
-            let enabled = if part.turn.is_none() { self.enabled_ns } else { running };
+            let enabled = if part.rotation_group.is_none() { self.enabled_ns } else { running };
             let at = At { part: part.part, pmu: Some(part.pmu.clone()), cpu, tid: None };
             let (lost, partial) = (self.lost.clone(), partial.clone());
             out.cells.push(Cell { at, lost, partial, ..Cell::new(part.slot, raw, enabled, running) });
@@ -165,12 +165,12 @@ impl Counting for KperfCounting {
     }
 
     /// Fixed counters go on while another rotation group is configured.
-    fn select(&mut self, turn: u32) -> Result<()> {
-        if turn == self.selected {
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        if rotation_group == self.selected {
             return Ok(());
         }
         self.update()?;
-        self.selected = turn;
+        self.selected = rotation_group;
         let Some(before) = self.last.take() else { return Ok(()) };
         self.begin()?;
         if let Some(after) = self.last.take() {
@@ -186,9 +186,9 @@ impl Counting for KperfCounting {
         Ok(())
     }
 
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
         self.update()?;
-        self.put(self.layout.parts(turn), out);
+        self.put(self.layout.parts(rotation_group), out);
         Ok(())
     }
 }
@@ -196,5 +196,5 @@ impl Counting for KperfCounting {
 fn failed(call: &str, error: io::Error) -> Error {
     let refusal = super::refused::refusal(call, &error);
     let recovery = Recovery::fix("`cyclometer doctor` tells whether kperf works here");
-    Error::new(ErrorKind::Os, refusal.text).with_recovery(recovery).with_source(error)
+    Error::new(ErrorKind::Os, refusal.reason.to_string()).with_recovery(recovery).with_source(error)
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::KperfRefusal;
 use cyclometer_core::{CounterMask, Refusal, Slot};
 use cyclometer_sys::macos::{Kpc, KpcClasses};
 
@@ -119,9 +120,8 @@ fn available(kpc: &dyn Kpc, cores: &[CorePmu]) -> Result<CounterMask, Refusal> {
         (5, None) => WITHOUT_POWER,
         (0, None) => 0,
         (other, None) => {
-            let text =
-                format!("kperf offers {other} configurable counters, and no layout of so many is known");
-            return Err(Refusal { slot: None, kind: RefusalKind::Other, text });
+            let reason = KperfRefusal::UnknownLayout { counters: other };
+            return Err(Refusal::of_target(RefusalKind::Other, reason));
         }
     };
     let fixed = kpc.counter_count(KpcClasses::FIXED).min(2);
@@ -172,9 +172,10 @@ impl CounterHold {
     ///
     /// The event that the kernel does not allow; another error of the kernel.
     pub(super) fn try_words(&self, layout: &CounterLayout, slots: &[Slot]) -> Result<(), Refusal> {
-        layout.turns().rev().try_for_each(|turn| {
-            let words = layout.words(turn);
-            self.set(&words).map_err(|error| self.why_refused(&error, &words, layout, (turn, slots)))
+        layout.rotation_groups().rev().try_for_each(|rotation_group| {
+            let words = layout.words(rotation_group);
+            self.set(&words)
+                .map_err(|error| self.why_refused(&error, &words, layout, (rotation_group, slots)))
         })
     }
 
@@ -184,7 +185,7 @@ impl CounterHold {
         error: &io::Error,
         words: &[u64],
         layout: &CounterLayout,
-        (turn, slots): (u32, &[Slot]),
+        (rotation_group, slots): (u32, &[Slot]),
     ) -> Refusal {
         if error.raw_os_error() != Some(errno::EPERM) {
             return refusal("kpc_set_config", error);
@@ -196,12 +197,12 @@ impl CounterHold {
             self.set(&alone).is_err()
         };
         let culprit = (0..words.len()).filter(|index| words[*index] != 0).find(is_refused);
-        let slot = culprit.and_then(|index| layout.slot_of(turn, index));
+        let slot = culprit.and_then(|index| layout.slot_of(rotation_group, index));
         let slot = slot.and_then(|id| slots.iter().find(|slot| slot.id == id));
         match (slot, culprit) {
             (Some(slot), Some(index)) => {
                 let selector = words[index] & 0xffff;
-                of_event(slot, &format!("this version of macOS does not allow the event {selector:#x}"))
+                of_event(slot, |event| KperfRefusal::Selector { event, selector })
             }
             _ => refusal("kpc_set_config", error),
         }

@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::KperfRefusal;
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{
     Counting, CpuSet, Error, ErrorKind, PartReason, Recovery, Refusal, Result, Rung, Slot, Source, Target,
@@ -79,10 +80,6 @@ pub enum RunningProcesses {
     /// The counts are those of all CPUs, and say so; rows are those of the process.
     ByCpus,
 }
-
-/// The refusal of running processes and of all other targets.
-const NO_PROCESS: &str = "kperf counts CPUs, not running processes: use -a, or name a command; \
-                          `record -p PID --backend kperf` has rows of a process";
 
 /// Counts by kperf.
 pub struct KperfSource {
@@ -149,7 +146,7 @@ impl KperfSource {
             _ => Err(Refusal {
                 slot: slots.first().map(|slot| slot.id),
                 kind: RefusalKind::TargetNotSupported,
-                text: NO_PROCESS.to_owned(),
+                reason: KperfRefusal::RunningProcess.into(),
             }),
         }
     }

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use cyclometer_core::Refusal;
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{KperfObstacle, KperfRefusal};
+use cyclometer_core::{Refusal, Slot};
 
 /// Error numbers that Linux and macOS share.
 ///
@@ -22,28 +23,19 @@ pub(super) mod errno {
 ///
 /// xnu `bsd/kern/kern_kpc.c`: `EPERM` without root, `EBUSY` while another client of the kernel has the PMU.
 pub(super) fn refusal(call: &str, error: &io::Error) -> Refusal {
-    let (kind, text) = match error.raw_os_error() {
-        Some(errno::EPERM) => {
-            (RefusalKind::NoPermission, format!("{call}: kperf counts for root only: use sudo"))
-        }
-        Some(errno::EACCES) => {
-            (RefusalKind::Busy, format!("{call}: another program has requested all counters: quit it"))
-        }
-        Some(errno::EBUSY) => (
-            RefusalKind::Busy,
-            format!("{call}: another program has the PMU, such as Instruments or ktrace: quit it"),
-        ),
+    let (kind, obstacle) = match error.raw_os_error() {
+        Some(errno::EPERM) => (RefusalKind::NoPermission, KperfObstacle::NotRoot),
+        Some(errno::EACCES) => (RefusalKind::Busy, KperfObstacle::CountersTaken),
+        Some(errno::EBUSY) => (RefusalKind::Busy, KperfObstacle::PmuTaken),
         _ if error.kind() == io::ErrorKind::ResourceBusy => {
-            let text = "kperf has one configuration, and this program counts other events by it";
-            (RefusalKind::Busy, text.to_owned())
+            (RefusalKind::Busy, KperfObstacle::OwnConfiguration)
         }
-        _ => (RefusalKind::Other, format!("{call}: {error}")),
+        _ => (RefusalKind::Other, KperfObstacle::Reported(error.to_string())),
     };
-    Refusal { slot: None, kind, text }
+    Refusal::of_target(kind, KperfRefusal::Call { call: call.to_owned(), obstacle })
 }
 
-/// The refusal of an event.
-pub(super) fn of_event(slot: &cyclometer_core::Slot, reason: &str) -> Refusal {
-    let text = format!("{}: {reason}", slot.name);
-    Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text }
+/// The refusal of an event, by a reason that has its name.
+pub(super) fn of_event(slot: &Slot, reason: impl FnOnce(String) -> KperfRefusal) -> Refusal {
+    Refusal::of_slot(slot.id, RefusalKind::NotSupported, reason(slot.name.clone()))
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cyclometer_core::event::{Part, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{Part, RegisterAssignment, RegisterEvent};
 use cyclometer_core::exec::Reading;
 use cyclometer_core::{CounterId, EventCode, Modes, SlotId};
 use cyclometer_sim::Model;
@@ -45,10 +45,10 @@ impl Mac {
 }
 
 /// An event on counters, one for each rotation group.
-fn slot(id: usize, select: u16, counters: &[CounterId], turn: Option<u32>) -> Slot {
+fn slot(id: usize, select: u16, counters: &[CounterId], rotation_group: Option<u32>) -> Slot {
     let code = EventCode { select, ..EventCode::default() };
-    let seat = |(i, counter): (usize, &CounterId)| RegisterSeat {
-        turn: turn.or((counters.len() > 1).then_some(i as u32)),
+    let assignment = |(i, counter): (usize, &CounterId)| RegisterAssignment {
+        rotation_group: rotation_group.or((counters.len() > 1).then_some(i as u32)),
         counter: *counter,
         code,
     };
@@ -57,11 +57,11 @@ fn slot(id: usize, select: u16, counters: &[CounterId], turn: Option<u32>) -> Sl
         cpus: CpuSet::default(),
         codes: Vec::new(),
         wide: false,
-        seats: counters.iter().enumerate().map(seat).collect(),
+        assignments: counters.iter().enumerate().map(assignment).collect(),
     });
     let mut slot = Slot::new(SlotId(id), format!("event{id}"), Rung::Kperf, vec![part]);
     slot.filter = Some(Modes::USER);
-    slot.turn = turn;
+    slot.rotation_group = rotation_group;
     slot
 }
 
@@ -120,7 +120,7 @@ fn where_the_power_manager_keeps_counters_words_are_those_of_the_others() {
     assert!(read(counting.as_mut())[0].2 > 0);
     let refusal = mac.source().open(&[slot(3, INSTRUCTIONS, &on(7), None)], &all_cpus()).err().unwrap();
     assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(3)), RefusalKind::NotSupported));
-    assert!(refusal.text.contains("PMC7 stays with the power manager"), "{}", refusal.text);
+    assert!(refusal.reason.to_string().contains("PMC7 stays with the power manager"), "{}", refusal.reason);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn threads_share_one_configuration_and_the_last_releases_it() {
     drop(second);
     assert!(read(first.as_mut())[0].2 > 0);
     let other = open(&[slot(0, MISPREDICTS, &on(5), None)]).err().unwrap();
-    assert!(other.text.contains("other events"), "{}", other.text);
+    assert!(other.reason.to_string().contains("other events"), "{}", other.reason);
     assert!(!mac.is_at_rest());
     drop(first);
     assert!(mac.is_at_rest());
@@ -257,8 +257,8 @@ fn errors_of_the_kernel_are_refusals_of_their_kind() {
     ] {
         let mac = mac(fault);
         let refusal = mac.source().open(&[slot(0, CYCLES, &on(2), None)], &all_cpus()).err().unwrap();
-        assert_eq!((refusal.kind, refusal.slot), (kind, None), "{fault}: {}", refusal.text);
-        assert!(refusal.text.contains(words), "{fault}: {}", refusal.text);
+        assert_eq!((refusal.kind, refusal.slot), (kind, None), "{fault}: {}", refusal.reason);
+        assert!(refusal.reason.to_string().contains(words), "{fault}: {}", refusal.reason);
         assert!(mac.is_at_rest(), "{fault}");
     }
     // Another task has requested all counters, and does not count: five are left.
@@ -273,7 +273,7 @@ fn processes_that_run_already_are_refused() {
     let target = Target::Process { pid: 1, inherit: true };
     let refusal = mac("").source().open(&[slot(0, CYCLES, &on(2), None)], &target).err().unwrap();
     assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
-    assert!(refusal.text.contains("-a"), "{}", refusal.text);
+    assert!(refusal.reason.to_string().contains("-a"), "{}", refusal.reason);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{KperfRefusal, RefusalReason};
 use cyclometer_core::window::{RowBatch, WindowBoundary, WindowSpec, Windowing, WindowingState};
 use cyclometer_core::{Refusal, Result, Rung, Slot, Target};
 use cyclometer_sys::macos::{KdebugFunctions, Library, LibraryError, SamplerFunctions};
@@ -31,10 +32,10 @@ pub(super) fn open(
 ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
     let pid = match on {
         Target::Child(pid) | Target::Process { pid, .. } => *pid,
-        _ => return Err(refusal("kperf records the threads of one process")),
+        _ => return Err(refusal(KperfRefusal::WindowsOfOneProcess)),
     };
     let [boundary] = spec.boundaries[..] else {
-        return Err(refusal("kperf's windows end at one event, or at its timer"));
+        return Err(refusal(KperfRefusal::WindowsOfOneBoundary));
     };
     let hold = CounterHold::take(Rc::clone(&source.kpc), &source.sharing, &source.cores)?;
     let layout = CounterLayout::of(slots, &source.cores, hold.counters())?;
@@ -42,16 +43,16 @@ pub(super) fn open(
         let mut parts = layout.all().into_iter().filter(|part| part.slot == slot.id);
         let (first, more) = (parts.next(), parts.next());
         let (Some(first), None) = (first, more) else {
-            return Err(refusal(&format!("{} takes several counters, which a window has not", slot.name)));
+            return Err(refusal(KperfRefusal::SeveralCounters { event: slot.name.clone() }));
         };
-        match first.turn {
+        match first.rotation_group {
             None => Ok(first.value),
-            Some(_) => Err(refusal("there are more events than counters, and windows do not rotate them")),
+            Some(_) => Err(refusal(KperfRefusal::NoRotation)),
         }
     };
     let columns: Vec<usize> = slots.iter().map(value).collect::<std::result::Result<_, _>>()?;
     let trigger = trigger(boundary, slots, &columns)?;
-    let tools = tools(source).map_err(|error| refusal(&format!("cannot sample by kperf: {error}")))?;
+    let tools = tools(source).map_err(|error| refusal(KperfRefusal::NoTools { error: error.to_string() }))?;
     let what = SampledThreads {
         pid,
         counters: SampledCounters::Shared,
@@ -71,14 +72,14 @@ fn trigger(
     match boundary {
         WindowBoundary::Events { slot: leader, period } => {
             let counter = slots.iter().zip(columns).find(|(slot, _)| slot.id == leader);
-            let (_, counter) = counter.ok_or_else(|| refusal("the leader is not among the events"))?;
+            let (_, counter) = counter.ok_or_else(|| refusal(RefusalReason::LeaderNotAmongEvents))?;
             Ok(SamplingTrigger::Overflow { counter: *counter, period })
         }
         WindowBoundary::Timer { source: Rung::Kperf, period } => {
             Ok(SamplingTrigger::Timer { period, every_thread: false })
         }
         WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => {
-            Err(refusal("kperf's windows end at one event, or at its timer"))
+            Err(refusal(KperfRefusal::WindowsOfOneBoundary))
         }
     }
 }
@@ -93,8 +94,8 @@ fn tools(source: &KperfSource) -> std::result::Result<SamplingTools, LibraryErro
     })
 }
 
-fn refusal(text: &str) -> Refusal {
-    Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() }
+fn refusal(reason: impl Into<RefusalReason>) -> Refusal {
+    Refusal::of_target(RefusalKind::TargetNotSupported, reason)
 }
 
 impl Windowing for HeldWindows {

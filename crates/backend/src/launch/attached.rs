@@ -152,10 +152,10 @@ fn is_dead(stat: &[u8]) -> bool {
 
 impl Child for Attached {
     /// Its id; 0 for the system.
-    fn pid(&self) -> u32 {
+    fn pid(&self) -> Option<u32> {
         match self.what {
-            AttachTarget::Process(id) | AttachTarget::Thread(id) => id,
-            AttachTarget::System => 0,
+            AttachTarget::Process(id) | AttachTarget::Thread(id) => Some(id),
+            AttachTarget::System => None,
         }
     }
 

@@ -44,6 +44,11 @@ pub(crate) struct NativeChild {
 }
 
 impl NativeChild {
+    /// Its process id.
+    pub(crate) fn process(&self) -> u32 {
+        self.pending.pid()
+    }
+
     pub(super) fn new(pending: Pending, program: &OsStr, signals: Option<Signals>) -> NativeChild {
         let (watch, witness) = signals.map(|signals| (signals.watch, signals.witness)).unzip();
         let vigil = Vigil { end: None, signals: watch, look_every: Some(LOOK_EVERY) };
@@ -72,7 +77,7 @@ impl NativeChild {
     /// went to our whole process group, and the command is still in that group. Where that is unknown, SIGINT
     /// and SIGQUIT are assumed to come from a terminal.
     fn has_got(&self, signal: i32) -> bool {
-        let in_our_group = process::group_of(self.pid()).is_ok_and(|group| group == process::own_group());
+        let in_our_group = process::group_of(self.process()).is_ok_and(|group| group == process::own_group());
         in_our_group && self.witness.saw(signal).unwrap_or(matches!(signal, SIGINT | SIGQUIT))
     }
 
@@ -88,8 +93,8 @@ impl NativeChild {
     /// The account of counters of the child once it has ended; `None` while it runs.
     fn last_account(&self, how: Reap) -> io::Result<Option<Option<CounterUsage>>> {
         let Some(accounts) = &self.accounts else { return Ok(Some(None)) };
-        let has_ended = process::has_ended(self.pid(), how)?;
-        Ok(has_ended.then(|| selfcounts::at_end(accounts.as_ref(), self.pid())))
+        let has_ended = process::has_ended(self.process(), how)?;
+        Ok(has_ended.then(|| selfcounts::at_end(accounts.as_ref(), self.process())))
     }
 
     fn reap(&mut self, how: Reap) -> Result<Option<Waited>> {
@@ -141,8 +146,8 @@ fn exit_of(ended: Ended, before: process::ResourceUsage, wall: Duration) -> Exit
 }
 
 impl Child for NativeChild {
-    fn pid(&self) -> u32 {
-        self.pending.pid()
+    fn pid(&self) -> Option<u32> {
+        Some(self.process())
     }
 
     fn release(&mut self) -> Result<()> {
@@ -163,7 +168,7 @@ impl Child for NativeChild {
             return Ok(self.reap(Reap::Block)?.unwrap_or(Waited::TimedOut));
         }
         if self.vigil.end.is_none() && !self.awaits_tracer {
-            self.vigil.end = PidFd::process(self.pid()).ok();
+            self.vigil.end = PidFd::process(self.process()).ok();
         }
         loop {
             match self.vigil.next(until).map_err(|e| self.failed("wait for", e))? {
@@ -189,7 +194,7 @@ impl Child for NativeChild {
     fn signal(&mut self, signal: i32) {
         // The kernel may have given a reaped child's id to another process.
         if self.exit.is_none() {
-            let _ = process::signal(self.pid(), signal);
+            let _ = process::signal(self.process(), signal);
         }
     }
 

@@ -25,7 +25,7 @@ impl Launch for Pinned<'_> {
         let mut cpus = self.cpus.iter();
         let Some(first) = cpus.next() else { return Ok(child) };
         let affinity = cpus.fold(Affinity::only(first), Affinity::with);
-        affinity.give(child.pid()).map_err(|error| {
+        child.pid().map_or(Ok(()), |pid| affinity.give(pid)).map_err(|error| {
             Error::new(ErrorKind::Os, format!("cannot bind the command to CPU {}: {error}", self.cpus))
                 .with_source(error)
                 .with_recovery(Recovery::fix("name CPUs that this process may use, as `nproc` counts them"))

@@ -121,7 +121,7 @@ fn forbidden(around: &MsrEnvironment) -> String {
     match around.locked_down() {
         Some(level) => format!(
             "the kernel is locked down ({level}): registers cannot be written until it is booted without \
-             lockdown, which Secure Boot may turn on"
+             lockdown, which Secure Boot may rotation_group on"
         ),
         None if around.allow_writes == "off" => {
             "the kernel forbids it; run: echo on > /sys/module/msr/parameters/allow_writes".to_owned()

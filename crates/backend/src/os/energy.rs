@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::energy::EnergyZone;
 use cyclometer_core::exec::{At, Cell, CounterAt, Raw, ReadWay, RefusalKind};
+use cyclometer_core::reason::AccountRefusal;
 use cyclometer_core::{MissingReason, Refusal, Slot, SlotId};
 
 /// The counter of one zone for one slot.
@@ -120,14 +121,14 @@ impl EnergyMeter {
 
 fn refusal(slot: SlotId, zone: &EnergyZone, error: &io::Error) -> Refusal {
     let file = zone.file();
-    let (kind, text) = match error.kind() {
-        ErrorKind::PermissionDenied => (
-            RefusalKind::NoPermission,
-            format!("{file} can be read by root alone; to permit it: sudo chmod a+r {file}"),
-        ),
-        _ => (RefusalKind::NotSupported, format!("{file} cannot be read: {error}")),
+    let (kind, reason) = match error.kind() {
+        ErrorKind::PermissionDenied => (RefusalKind::NoPermission, AccountRefusal::EnergyForRoot { file }),
+        _ => {
+            let error = error.to_string();
+            (RefusalKind::NotSupported, AccountRefusal::EnergyUnreadable { file, error })
+        }
     };
-    Refusal { slot: Some(slot), kind, text }
+    Refusal::of_slot(slot, kind, reason)
 }
 
 #[cfg(test)]
@@ -147,7 +148,7 @@ mod tests {
         let file = "/sys/class/powercap/intel-rapl:0/energy_uj";
         assert_eq!((refused.slot, refused.kind), (Some(SlotId(3)), RefusalKind::NoPermission));
         assert_eq!(
-            refused.text,
+            refused.reason.to_string(),
             format!("{file} can be read by root alone; to permit it: sudo chmod a+r {file}")
         );
     }

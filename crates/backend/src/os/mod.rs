@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::{At, Cell, CounterAt, Exit, Raw, ReadWay, Reading, RefusalKind, Usage};
+use cyclometer_core::reason::{EventFamily, RefusalReason};
 use cyclometer_core::{
     Counting, MissingReason, Part, PartReason, Refusal, Result, Rung, Slot, SlotId, Source, Target,
 };
@@ -69,15 +70,16 @@ fn line(
     what: &Part,
     subject: &Subject,
 ) -> std::result::Result<RequestedMetric, Refusal> {
-    let refuse = |kind, text| Err(Refusal { slot: Some(slot.id), kind, text });
     match what {
         Part::Os(metric) if subject.accounts_for(*metric) => {
             Ok(RequestedMetric { slot: slot.id, part, metric: *metric })
         }
-        Part::Os(_) => refuse(RefusalKind::TargetNotSupported, subject.without(&slot.name)),
+        Part::Os(_) => {
+            Err(Refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, subject.without(&slot.name)))
+        }
         _ => {
-            let text = format!("{} is no event of the operating system's accounting", slot.name);
-            refuse(RefusalKind::Invalid, text)
+            let reason = RefusalReason::NotAmongEvents { event: slot.name.clone(), of: EventFamily::Os };
+            Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, reason))
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{AccountRefusal, RefusalReason};
 use cyclometer_core::{CpuSet, PartReason, Refusal, Target};
 use cyclometer_sys::process;
 
@@ -191,7 +192,8 @@ impl Subject {
             return Ok(subject);
         }
         if let Target::Thread(_) | Target::Process { .. } = target {
-            let unrelated = |error: io::Error| refusal(RefusalKind::TargetNotSupported, error.to_string());
+            let unrelated =
+                |error: io::Error| Refusal::of_target(RefusalKind::TargetNotSupported, error.to_string());
             listed.map_err(unrelated)?;
         }
         let mut subject = match target {
@@ -202,7 +204,7 @@ impl Subject {
             Target::Cpus(cpus) => Subject::Cpus { cpus: cpus.clone(), ticks },
             Target::Cgroup { path, .. } => cgroup(path)?,
             Target::Several(targets) => Subject::Several(Several::of(targets)?),
-            _ => return Err(refusal(RefusalKind::TargetNotSupported, "this target has no accounts".into())),
+            _ => return Err(Refusal::of_target(RefusalKind::TargetNotSupported, AccountRefusal::NoAccounts)),
         };
         // A child's accounts come when it ends.
         if matches!(subject, Subject::Child(_)) || subject.take().is_some() {
@@ -226,7 +228,7 @@ impl Subject {
     }
 
     fn missing(&self) -> Refusal {
-        refusal(RefusalKind::NoSuchTarget, format!("there is no {self}"))
+        Refusal::of_target(RefusalKind::NoSuchTarget, RefusalReason::NoTarget { target: self.to_string() })
     }
 
     /// Whether the system reports this metric about the subject.
@@ -253,18 +255,15 @@ impl Subject {
     }
 
     /// Why the system does not report a metric with this name about the subject.
-    pub(super) fn without(&self, name: &str) -> String {
+    pub(super) fn without(&self, metric: &str) -> AccountRefusal {
+        let metric = metric.to_owned();
         match self {
-            Subject::CgroupVersion1 => {
-                "the operating system's accounting of version 1 control groups is not read".to_owned()
-            }
-            Subject::ThreadWithoutAccounts => {
-                format!("the operating system does not account {name} for single threads")
-            }
+            Subject::CgroupVersion1 => AccountRefusal::CgroupVersion1,
+            Subject::ThreadWithoutAccounts => AccountRefusal::NotOfThreads { metric },
             Subject::Process(threads) if threads.are_of_the_kernel() => {
-                format!("{self} is a kernel thread, for which the operating system does not account {name}")
+                AccountRefusal::NotOfKernelThread { metric, target: self.to_string() }
             }
-            _ => format!("the operating system does not account {name} for {self}"),
+            _ => AccountRefusal::NotOfTarget { metric, target: self.to_string() },
         }
     }
 
@@ -339,7 +338,7 @@ fn cgroup(path: &Path) -> Result<Subject, Refusal> {
         Search::Elsewhere(_) => Ok(Subject::CgroupVersion1),
         Search::Nowhere => {
             let name = path.to_string_lossy().escape_debug().to_string();
-            Err(refusal(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'")))
+            Err(Refusal::of_target(RefusalKind::NoSuchTarget, RefusalReason::NoControlGroup { name }))
         }
     }
 }
@@ -436,10 +435,6 @@ impl fmt::Display for Subject {
     }
 }
 
-fn refusal(kind: RefusalKind, text: String) -> Refusal {
-    Refusal { slot: None, kind, text }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -527,7 +522,8 @@ mod tests {
             let mut subject = Subject::unlisted(target).unwrap();
             assert!(subject.accounts_for(OsMetric::WallTime) && !subject.accounts_for(OsMetric::UserTime));
             assert_eq!((subject.take(), subject.ticks()), (Some(Accounts::default()), None));
-            assert!(subject.without("user_time").ends_with(name), "{}", subject.without("user_time"));
+            let reason = subject.without("user_time").to_string();
+            assert!(reason.ends_with(name), "{reason}");
         };
         check(&process, "process 7");
         check(&Target::Thread(8), "thread 8");
@@ -544,7 +540,7 @@ mod tests {
         assert_eq!(subject.take(), Some(Accounts::default()));
         assert_eq!(
             subject.without("user_time"),
-            "the operating system does not account user_time for single threads"
+            AccountRefusal::NotOfThreads { metric: "user_time".to_owned() }
         );
     }
 }

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{EventFamily, EventPmus, PerfRefusal, RefusalReason};
 use cyclometer_core::{Part, Refusal, Slot};
-
-use super::refusal;
 
 /// One part of one slot.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +29,8 @@ impl<'a> PerfGroup<'a> {
     }
 
     /// The rotation group of the leader, which the others follow.
-    pub(super) fn turn(&self) -> Option<u32> {
-        self.leader().and_then(|leader| leader.slot.turn)
+    pub(super) fn rotation_group(&self) -> Option<u32> {
+        self.leader().and_then(|leader| leader.slot.rotation_group)
     }
 }
 
@@ -57,7 +56,7 @@ pub(super) fn join_software(units: Vec<PerfGroup<'_>>) -> Vec<PerfGroup<'_>> {
 
 fn can_join(unit: &PerfGroup<'_>) -> bool {
     let [PerfMember { slot, event, .. }] = unit.members.as_slice() else { return false };
-    let is_plain = !slot.pinned && !slot.exclusive && slot.turn.is_none();
+    let is_plain = !slot.pinned && !slot.exclusive && slot.rotation_group.is_none();
     event.class == PerfClass::Software && event.pmu_type == SOFTWARE && is_plain
 }
 
@@ -85,8 +84,8 @@ fn member<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<PerfMember<
     match what {
         Part::Perf(event) => Ok(PerfMember { slot, part, event }),
         _ => {
-            let text = format!("{} is no event of perf", slot.name);
-            Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text))
+            let reason = RefusalReason::NotAmongEvents { event: slot.name.clone(), of: EventFamily::Perf };
+            Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, reason))
         }
     }
 }
@@ -137,24 +136,14 @@ fn are_on_the_same(one: &[PerfMember<'_>], other: &[PerfMember<'_>]) -> bool {
     set(one) == set(other)
 }
 
-fn names(list: &[PerfMember<'_>]) -> String {
-    pmus_of(list).join(" and ")
-}
-
 fn two_pmus(first: &[PerfMember<'_>], other: &[PerfMember<'_>]) -> Refusal {
-    let name =
-        |list: &[PerfMember<'_>]| list.first().map_or(String::new(), |member| member.slot.name.clone());
-    let text = format!(
-        "{} is on {} and {} is on {}: events of a group must be on one PMU",
-        name(first),
-        names(first),
-        name(other),
-        names(other)
-    );
-    match other.first() {
-        Some(member) => refusal::of_slot(member.slot.id, RefusalKind::GroupMixed, text),
-        None => refusal::of_target(RefusalKind::GroupMixed, text),
-    }
+    let pmus = |list: &[PerfMember<'_>]| EventPmus {
+        event: list.first().map_or(String::new(), |member| member.slot.name.clone()),
+        pmus: pmus_of(list).into_iter().map(str::to_owned).collect(),
+    };
+    let reason = PerfRefusal::GroupOnTwoPmus(Box::new([pmus(first), pmus(other)])).into();
+    let slot = other.first().map(|member| member.slot.id);
+    Refusal { slot, kind: RefusalKind::GroupMixed, reason }
 }
 
 #[cfg(test)]
@@ -265,6 +254,9 @@ mod tests {
             [slot(0, Some(0), vec![event("cpu", 4, CORE)]), slot(1, Some(0), vec![event("msr", 9, device)])];
         let refusal = units(&slots).unwrap_err();
         assert_eq!((refusal.slot, refusal.kind), (Some(slots[1].id), RefusalKind::GroupMixed));
-        assert_eq!(refusal.text, "e0 is on cpu and e1 is on msr: events of a group must be on one PMU");
+        assert_eq!(
+            refusal.reason.to_string(),
+            "e0 is on cpu and e1 is on msr: events of a group must be on one PMU"
+        );
     }
 }

@@ -111,7 +111,8 @@ impl Source for PerfSource {
 
 impl PerfSource {
     fn probe_here(&self, slots: &[Slot]) -> Option<Reading> {
-        let together: Vec<Slot> = slots.iter().map(|slot| Slot { turn: None, ..slot.clone() }).collect();
+        let together: Vec<Slot> =
+            slots.iter().map(|slot| Slot { rotation_group: None, ..slot.clone() }).collect();
         let mut counting = self.open(&together, &Target::ThisThread).ok()?;
         counting.start().ok()?;
         // Starting one event stops the others for a moment, so the measured time begins after all have
@@ -160,7 +161,7 @@ impl PerfCounting {
 
 impl Counting for PerfCounting {
     fn start(&mut self) -> Result<()> {
-        let starts = |opened: &OpenedEvent| !opened.starts_at_exec && is_first(opened.turn);
+        let starts = |opened: &OpenedEvent| !opened.starts_at_exec && is_first(opened.rotation_group);
         self.control("start", |opened| opened.leads && starts(opened), |e| e.enable(Reach::Event))?;
         self.sampler.settle(&self.events);
         Ok(())
@@ -173,14 +174,16 @@ impl Counting for PerfCounting {
     /// Stops the old rotation group before it starts the new one, as both would not fit. The kernel applies
     /// this to the copies of an event in threads and children. New copies inherit the state of their parent
     /// (`perf_event_for_each_child`, `inherit_event` in Linux `kernel/events/core.c`).
-    fn select(&mut self, turn: u32) -> Result<()> {
-        if turn == self.selected {
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        if rotation_group == self.selected {
             return Ok(());
         }
-        let leads_in = |turn: u32| move |opened: &OpenedEvent| opened.leads && opened.turn == Some(turn);
+        let leads_in = |rotation_group: u32| {
+            move |opened: &OpenedEvent| opened.leads && opened.rotation_group == Some(rotation_group)
+        };
         self.control("pause", leads_in(self.selected), |e| e.disable(Reach::Event))?;
-        self.selected = turn;
-        self.control("resume", leads_in(turn), |e| e.enable(Reach::Event))
+        self.selected = rotation_group;
+        self.control("resume", leads_in(rotation_group), |e| e.enable(Reach::Event))
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
@@ -188,8 +191,8 @@ impl Counting for PerfCounting {
         Ok(())
     }
 
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        let counts = |opened: &&OpenedEvent| opened.turn.is_none_or(|own| own == turn);
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
+        let counts = |opened: &&OpenedEvent| opened.rotation_group.is_none_or(|own| own == rotation_group);
         out.cells.extend(self.events.iter().filter(counts).map(read::cell));
         Ok(())
     }

@@ -37,7 +37,8 @@ pub fn thread_events(slot: &Slot) -> Vec<ThreadEvent> {
 
 /// The meaning of an error number with which a program could not open such an event.
 pub fn thread_refusal(errno: i32, pmu: &str) -> String {
-    refusal::meaning(&io::Error::from_raw_os_error(errno), pmu, "the program's own threads").1
+    let error = io::Error::from_raw_os_error(errno);
+    refusal::meaning(&error, pmu, "the program's own threads").1.to_string()
 }
 
 #[cfg(test)]

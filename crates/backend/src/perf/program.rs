@@ -6,6 +6,7 @@ use std::io;
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{At, RefusalKind};
 use cyclometer_core::pmu::CorePmuName;
+use cyclometer_core::reason::{PerfRefusal, RefusalReason};
 use cyclometer_core::{Modes, PartReason, Refusal, Slot, SlotId, Target};
 use cyclometer_sys::perf::{self, Attr, GroupValues, OpenEvent, Values, flags};
 use cyclometer_sys::process::{self, errno};
@@ -26,7 +27,7 @@ pub(super) struct OpenedEvent {
     pub(super) leads: bool,
     pub(super) starts_at_exec: bool,
     /// The rotation group in which it counts; `None`: all.
-    pub(super) turn: Option<u32>,
+    pub(super) rotation_group: Option<u32>,
     /// Why its value may be incomplete.
     pub(super) partial: Option<PartReason>,
     /// A core PMU counts it.
@@ -120,8 +121,8 @@ const ATTEMPTS: usize = 3;
 /// such a thread as well could count it twice.
 fn open_threads(units: &[PerfGroup<'_>], pid: u32, inherit: bool) -> Result<Vec<OpenedEvent>, Refusal> {
     let unrelated = |error: std::io::Error| {
-        let text = format!("the threads of process {pid} cannot be listed: {error}");
-        refusal::of_target(RefusalKind::TargetNotSupported, text)
+        let reason = PerfRefusal::ThreadsNotListed { pid, error: error.to_string() };
+        Refusal::of_target(RefusalKind::TargetNotSupported, reason)
     };
     process::check_process_list().map_err(unrelated)?;
     let mut attempts = 1;
@@ -157,7 +158,8 @@ fn open_listed(
     }
     let bound_to_threads = |unit: &PerfGroup<'_>| !is_system_wide(unit);
     if opened.is_empty() && (listed.is_empty() || units.iter().any(bound_to_threads)) {
-        return Err(refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no process {pid}")));
+        let reason = RefusalReason::NoTarget { target: format!("process {pid}") };
+        return Err(Refusal::of_target(RefusalKind::NoSuchTarget, reason));
     }
     Ok(opened)
 }
@@ -175,8 +177,8 @@ fn is_system_wide(unit: &PerfGroup<'_>) -> bool {
 }
 
 fn nowhere(slot: &Slot) -> Refusal {
-    let text = format!("{} counts on none of the chosen CPUs", slot.name);
-    refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text)
+    let reason = PerfRefusal::NotOnCpus { event: slot.name.clone() };
+    Refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, reason)
 }
 
 /// Opens the events of a unit at one place, the leader first.
@@ -196,7 +198,7 @@ fn open_unit(unit: &PerfGroup<'_>, place: &EventTarget) -> Result<Vec<OpenedEven
             event,
             leads: opened.is_empty(),
             starts_at_exec: place.starts_at_exec,
-            turn: unit.turn(),
+            rotation_group: unit.rotation_group(),
             partial: None,
             is_core: member.event.class == PerfClass::Core,
             reads,
@@ -232,7 +234,7 @@ pub(super) fn attributes(
     let any = |is: fn(&Slot) -> bool| unit.members.iter().any(|member| is(member.slot));
     let facts = [
         (leads, flags::DISABLED),
-        (leads && place.starts_at_exec && is_first(unit.turn()), flags::ENABLE_ON_EXEC),
+        (leads && place.starts_at_exec && is_first(unit.rotation_group()), flags::ENABLE_ON_EXEC),
         (leads && any(|slot| slot.pinned), flags::PINNED),
         (leads && any(|slot| slot.exclusive), flags::EXCLUSIVE),
         (place.inherit, flags::INHERIT),
@@ -260,8 +262,8 @@ pub(super) fn user_read_bits(pmu: &str) -> u64 {
 const ARM_USER_READ: u64 = 1 << 1;
 
 /// Whether events of this rotation group count from the start.
-pub(super) fn is_first(turn: Option<u32>) -> bool {
-    matches!(turn, None | Some(0))
+pub(super) fn is_first(rotation_group: Option<u32>) -> bool {
+    matches!(rotation_group, None | Some(0))
 }
 
 pub(super) fn mode_flags(slot: &Slot) -> u64 {
@@ -288,28 +290,26 @@ pub(super) fn refused(
     e: &io::Error,
     before: usize,
 ) -> Refusal {
-    let (kind, text) = refusal::meaning(e, &member.event.pmu, &place.to_string());
+    let (kind, answer) = refusal::meaning(e, &member.event.pmu, &place.to_string());
     let alone = attributes(&PerfGroup { members: vec![*member] }, member, place, true);
     if kind == RefusalKind::Invalid && before > 0 && open_event(&alone, place, None).is_ok() {
-        let names: Vec<&str> = unit.members.iter().map(|member| member.slot.name.as_str()).collect();
-        let text = format!(
-            "the group {{{}}} does not fit on {}: it takes {before} of its {} events",
-            names.join(","),
-            member.event.pmu,
-            names.len()
-        );
-        return refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, text);
+        let reason = PerfRefusal::GroupTooLarge {
+            events: unit.members.iter().map(|member| member.slot.name.clone()).collect(),
+            pmu: member.event.pmu.clone(),
+            opened: before,
+        };
+        return Refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, reason);
     }
     let opens_beside = |elsewhere: &EventTarget| open_event(&alone, elsewhere, None).is_ok();
     if e.raw_os_error() == Some(errno::ENOENT)
         && let Some(reason) = place.without_controller()
         && place.without_group().as_ref().is_some_and(opens_beside)
     {
-        return refusal::of_target(RefusalKind::NoSuchTarget, reason);
+        return Refusal::of_target(RefusalKind::NoSuchTarget, reason);
     }
     match kind {
-        RefusalKind::NoSuchTarget => refusal::of_target(kind, text),
-        _ => refusal::of_slot(member.slot.id, kind, text),
+        RefusalKind::NoSuchTarget => Refusal::of_target(kind, PerfRefusal::Answer(answer)),
+        _ => Refusal::of_slot(member.slot.id, kind, PerfRefusal::Answer(answer)),
     }
 }
 
@@ -353,8 +353,8 @@ pub(super) mod tests {
     #[test]
     fn a_later_turn_is_not_armed_for_exec() {
         let mut slot = slot(0, None, vec![event("cpu", 4, PerfClass::Core)]);
-        for (turn, armed) in [(None, true), (Some(0), true), (Some(1), false)] {
-            slot.turn = turn;
+        for (rotation_group, armed) in [(None, true), (Some(0), true), (Some(1), false)] {
+            slot.rotation_group = rotation_group;
             let set = attr_of(&slot, &Target::Child(1), true).flags;
             assert_eq!((set & flags::ENABLE_ON_EXEC != 0, set & flags::DISABLED != 0), (armed, true));
         }

@@ -1,62 +1,33 @@
-//! Errors of the kernel as refusals.
+//! Errors of `perf_event_open(2)` as refusals.
 
 use std::io;
 
 use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::{Refusal, SlotId};
+use cyclometer_core::reason::PerfAnswer;
 use cyclometer_sys::process::errno;
 
-/// A refusal of one slot.
-pub(super) fn of_slot(slot: SlotId, kind: RefusalKind, text: String) -> Refusal {
-    Refusal { slot: Some(slot), kind, text }
-}
-
-/// A refusal of the target or the whole pass.
-pub(super) fn of_target(kind: RefusalKind, text: String) -> Refusal {
-    Refusal { slot: None, kind, text }
-}
-
-/// The kind of an error of `perf_event_open(2)`, and its meaning in words that follow an event's name.
+/// The kind of an error of `perf_event_open(2)`, and its meaning.
 ///
 /// # Source
 ///
 /// `perf_event_open(2)`, section "Errors".
-pub(super) fn meaning(error: &io::Error, pmu: &str, place: &str) -> (RefusalKind, String) {
-    let words = |text: String, name: &str| format!("{text} ({name})");
+pub(super) fn meaning(error: &io::Error, pmu: &str, place: &str) -> (RefusalKind, PerfAnswer) {
+    let (pmu, place) = (pmu.to_owned(), place.to_owned());
     match error.raw_os_error() {
         Some(errno::EACCES) => {
-            (RefusalKind::NoPermission, words(format!("not permitted on {place}"), "EACCES"))
+            (RefusalKind::NoPermission, PerfAnswer::NotPermitted { place, errno: "EACCES" })
         }
-        Some(errno::EPERM) => {
-            (RefusalKind::NoPermission, words(format!("not permitted on {place}"), "EPERM"))
-        }
-        Some(errno::ENOENT) => {
-            (RefusalKind::NotSupported, words(format!("the PMU {pmu} does not have this event"), "ENOENT"))
-        }
-        Some(errno::EOPNOTSUPP) => (
-            RefusalKind::NotSupported,
-            words(format!("the PMU {pmu} cannot count in this way"), "EOPNOTSUPP"),
-        ),
-        Some(errno::ENODEV) => {
-            (RefusalKind::NotSupported, words(format!("the PMU {pmu} is not there"), "ENODEV"))
-        }
-        Some(errno::EINVAL) => {
-            (RefusalKind::Invalid, words(format!("the PMU {pmu} refuses these attributes"), "EINVAL"))
-        }
-        Some(errno::EBUSY) => {
-            (RefusalKind::Busy, words(format!("another user holds the PMU {pmu}"), "EBUSY"))
-        }
-        Some(errno::ESRCH) => (RefusalKind::NoSuchTarget, words(format!("{place} does not exist"), "ESRCH")),
-        Some(errno::EMFILE) => {
-            (RefusalKind::TooManyFiles, words("too many open files in this process".to_owned(), "EMFILE"))
-        }
-        Some(errno::ENFILE) => {
-            (RefusalKind::TooManyFiles, words("too many open files in the system".to_owned(), "ENFILE"))
-        }
-        Some(errno::ENOSYS) => {
-            (RefusalKind::Other, words("the kernel has no perf events".to_owned(), "ENOSYS"))
-        }
-        _ => (RefusalKind::Other, format!("the PMU {pmu} on {place}: {error}")),
+        Some(errno::EPERM) => (RefusalKind::NoPermission, PerfAnswer::NotPermitted { place, errno: "EPERM" }),
+        Some(errno::ENOENT) => (RefusalKind::NotSupported, PerfAnswer::NoEvent { pmu }),
+        Some(errno::EOPNOTSUPP) => (RefusalKind::NotSupported, PerfAnswer::NotThisWay { pmu }),
+        Some(errno::ENODEV) => (RefusalKind::NotSupported, PerfAnswer::NoPmu { pmu }),
+        Some(errno::EINVAL) => (RefusalKind::Invalid, PerfAnswer::Attributes { pmu }),
+        Some(errno::EBUSY) => (RefusalKind::Busy, PerfAnswer::Held { pmu }),
+        Some(errno::ESRCH) => (RefusalKind::NoSuchTarget, PerfAnswer::NoPlace { place }),
+        Some(errno::EMFILE) => (RefusalKind::TooManyFiles, PerfAnswer::FilesOfProcess),
+        Some(errno::ENFILE) => (RefusalKind::TooManyFiles, PerfAnswer::FilesOfSystem),
+        Some(errno::ENOSYS) => (RefusalKind::Other, PerfAnswer::NoPerf),
+        _ => (RefusalKind::Other, PerfAnswer::Other { pmu, place, error: error.to_string() }),
     }
 }
 
@@ -79,9 +50,9 @@ mod tests {
             (errno::E2BIG, RefusalKind::Other, "os error"),
         ];
         for (number, kind, name) in cases {
-            let (got, words) = meaning(&io::Error::from_raw_os_error(number), "cpu", "child 7");
+            let (got, answer) = meaning(&io::Error::from_raw_os_error(number), "cpu", "child 7");
             assert_eq!(got, kind);
-            assert!(words.contains(name), "{words}");
+            assert!(answer.to_string().contains(name), "{answer}");
         }
     }
 }

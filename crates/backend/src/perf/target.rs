@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::{At, RefusalKind};
+use cyclometer_core::reason::{PerfRefusal, RefusalReason};
 use cyclometer_core::{CpuSet, Refusal, Target};
 use cyclometer_sys::filesystem;
 use cyclometer_sys::perf::Whom;
@@ -90,14 +91,9 @@ impl EventTarget {
     ///
     /// Linux `kernel/cgroup/cgroup.c`, `cgroup_propagate_control`: in version 2 `perf_event` need not be
     /// enabled. Children of the root get it only once the root has given them some controller.
-    pub(super) fn without_controller(&self) -> Option<String> {
+    pub(super) fn without_controller(&self) -> Option<PerfRefusal> {
         let Who::Cgroup(group) = &self.who else { return None };
-        Some(format!(
-            "perf cannot count the control group '{}', as it has no controllers (ENOENT): give the children of the root \
-             one, as in `echo +pids | sudo tee {}/cgroup.subtree_control`",
-            group.name,
-            group.root.display()
-        ))
+        Some(PerfRefusal::NoController { name: group.name.clone(), root: group.root.display().to_string() })
     }
 
     /// The same place on each of some CPUs.
@@ -160,8 +156,7 @@ pub(super) fn places(target: &Target) -> Result<Vec<EventTarget>, Refusal> {
             each?.concat()
         }
         _ => {
-            let text = "perf cannot count this kind of target".to_owned();
-            return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
+            return Err(Refusal::of_target(RefusalKind::TargetNotSupported, PerfRefusal::OtherTarget));
         }
     })
 }
@@ -191,8 +186,7 @@ pub(super) fn all_online() -> Option<CpuSet> {
 fn online(cpus: &CpuSet) -> Result<&CpuSet, Refusal> {
     match all_online().map(|online| cpus.difference(&online)) {
         Some(missing) if !missing.is_empty() => {
-            let text = format!("CPU {missing} does not exist or is offline");
-            Err(refusal::of_target(RefusalKind::NoSuchTarget, text))
+            Err(Refusal::of_target(RefusalKind::NoSuchTarget, PerfRefusal::NoSuchCpus(missing)))
         }
         _ => Ok(cpus),
     }
@@ -203,15 +197,12 @@ fn open_cgroup(path: &Path) -> Result<ControlGroup, Refusal> {
     let folder = match cgroup::search(path, Hierarchy::PerfEvent) {
         Search::Found(folder) => folder,
         Search::Elsewhere(hierarchy) => {
-            let text = format!(
-                "the control group '{name}' is in the hierarchy {hierarchy}, which perf_event is not in: \
-                 perf cannot count it"
-            );
-            return Err(refusal::of_target(RefusalKind::NoSuchTarget, text));
+            let reason = PerfRefusal::OtherHierarchy { name, hierarchy };
+            return Err(Refusal::of_target(RefusalKind::NoSuchTarget, reason));
         }
         Search::Nowhere => {
-            let text = format!("there is no control group '{name}'");
-            return Err(refusal::of_target(RefusalKind::NoSuchTarget, text));
+            let reason = RefusalReason::NoControlGroup { name };
+            return Err(Refusal::of_target(RefusalKind::NoSuchTarget, reason));
         }
     };
     let is_group = |folder: &&Path| filesystem::is_control_group(folder).unwrap_or(false);
@@ -220,7 +211,8 @@ fn open_cgroup(path: &Path) -> Result<ControlGroup, Refusal> {
         Ok(folder) => Ok(ControlGroup { folder, name, root }),
         Err(e) => {
             let (kind, _) = refusal::meaning(&e, "", &name);
-            Err(refusal::of_target(kind, format!("cannot open the control group '{name}': {e}")))
+            let reason = PerfRefusal::ControlGroupNotOpened { name, error: e.to_string() };
+            Err(Refusal::of_target(kind, reason))
         }
     }
 }
@@ -277,7 +269,7 @@ mod tests {
         let folder = File::open("/").unwrap();
         let group = ControlGroup { folder, name: "a/b".into(), root: "/sys/fs/cgroup".into() };
         let place = EventTarget { cpu: Some(3), ..EventTarget::new(Who::Cgroup(Rc::new(group))) };
-        let text = place.without_controller().unwrap();
+        let text = place.without_controller().unwrap().to_string();
         assert!(
             text.contains("'a/b'") && text.contains("tee /sys/fs/cgroup/cgroup.subtree_control"),
             "{text}"
@@ -292,8 +284,8 @@ mod tests {
         let cpus = CpuSet::parse("0,60000").unwrap();
         let refusal = places(&Target::Cpus(cpus.clone())).unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::NoSuchTarget);
-        assert_eq!(refusal.text, "CPU 60000 does not exist or is offline");
+        assert_eq!(refusal.reason.to_string(), "CPU 60000 does not exist or is offline");
         let refusal = places(&Target::Cgroup { path: "no/such\ngroup".into(), cpus }).unwrap_err();
-        assert_eq!(refusal.text, "there is no control group 'no/such\\ngroup'");
+        assert_eq!(refusal.reason.to_string(), "there is no control group 'no/such\\ngroup'");
     }
 }

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::code_memory::{CodeMapping, CodeMemoryChange};
 use cyclometer_core::exec::{At, Reading, RefusalKind};
+use cyclometer_core::reason::{PerfRefusal, RefusalReason};
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
     WindowingState,
@@ -40,7 +41,6 @@ use cyclometer_sys::process::check_process_list;
 use cyclometer_sys::ring::{ForkRecord, MappingRecord, TaskRecord};
 
 use super::overflow::{FurtherPeriod, OverflowRecord, OverflowSample, OverflowSampling, Overflows};
-use super::refusal;
 
 /// Pages of each ring: some 600 samples, and little of the memory that a user may lock.
 const RING_PAGES: usize = 16;
@@ -62,8 +62,7 @@ pub(super) fn open(
 ) -> std::result::Result<PerfWindows, Refusal> {
     let leaders = leaders(slots, spec)?;
     let Some((first, further)) = leaders.split_first() else {
-        let text = "perf's windows end at events";
-        return Err(refusal::of_target(RefusalKind::TargetNotSupported, text.to_owned()));
+        return Err(Refusal::of_target(RefusalKind::TargetNotSupported, PerfRefusal::WindowsByTime));
     };
     let leader = slots.iter().find(|held| held.id == first.slot).ok_or_else(|| not_among(first.slot))?;
     let members = slots.iter().filter(|held| held.id != first.slot).cloned().collect();
@@ -91,8 +90,8 @@ pub(super) fn open(
         Target::Child(pid) => windows.open_on(Some(WindowThread { pid: *pid, tid: *pid }), on)?,
         Target::Cpus(_) => windows.open_on(None, on)?,
         _ => {
-            let text = "perf records windows of one command, process or thread, or of CPUs";
-            return Err(refusal::of_target(RefusalKind::TargetNotSupported, text.to_owned()));
+            let reason = PerfRefusal::WindowsOfOtherTarget;
+            return Err(Refusal::of_target(RefusalKind::TargetNotSupported, reason));
         }
     }
     Ok(windows)
@@ -106,15 +105,14 @@ fn leaders(slots: &[Slot], spec: &WindowSpec) -> std::result::Result<Vec<Further
         }
         WindowBoundary::Events { slot, period } => Ok(FurtherPeriod { slot, period_events: period }),
         WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => {
-            let text = "perf's windows end at events, not at times";
-            Err(refusal::of_target(RefusalKind::TargetNotSupported, text.to_owned()))
+            Err(Refusal::of_target(RefusalKind::TargetNotSupported, PerfRefusal::WindowsByTime))
         }
     };
     spec.boundaries.iter().map(leader).collect()
 }
 
 fn not_among(slot: SlotId) -> Refusal {
-    refusal::of_slot(slot, RefusalKind::Invalid, "the leader is not among the events".to_owned())
+    Refusal::of_slot(slot, RefusalKind::Invalid, RefusalReason::LeaderNotAmongEvents)
 }
 
 /// Open windows of a target.
@@ -224,8 +222,7 @@ impl PerfWindows {
             }
         }
         if self.groups.is_empty() {
-            let text = format!("process {pid} does not exist, or has ended");
-            return Err(refusal::of_target(RefusalKind::NoSuchTarget, text));
+            return Err(Refusal::of_target(RefusalKind::NoSuchTarget, PerfRefusal::ProcessEnded { pid }));
         }
         Ok(())
     }
@@ -266,7 +263,7 @@ impl PerfWindows {
                 Ok(_) if self.lists => new.extend(relatives(thread.pid)),
                 Ok(_) => {}
                 Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => self.missed += 1,
-                Err(refusal) => self.without_rows(&refusal.text),
+                Err(refusal) => self.without_rows(&refusal.reason.to_string()),
             }
         }
     }

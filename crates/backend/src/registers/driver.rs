@@ -79,7 +79,9 @@ impl Driver {
 
     /// The groups that count in the selected rotation group.
     fn current(&self) -> Vec<usize> {
-        let counts = |group: &DriverGroup| group.turn().is_none_or(|turn| turn == self.selected);
+        let counts = |group: &DriverGroup| {
+            group.rotation_group().is_none_or(|rotation_group| rotation_group == self.selected)
+        };
         (0..self.groups.len()).filter(|i| counts(&self.groups[*i])).collect()
     }
 
@@ -160,13 +162,15 @@ impl Driver {
     /// # Errors
     ///
     /// Those of [`Driver::set_up`].
-    pub(super) fn select(&mut self, turn: u32, bus: &mut dyn Bus) -> Result<()> {
-        let of = |driver: &Driver, turn| driver.groups.iter().position(|group| group.turn() == Some(turn));
+    pub(super) fn select(&mut self, rotation_group: u32, bus: &mut dyn Bus) -> Result<()> {
+        let of = |driver: &Driver, rotation_group| {
+            driver.groups.iter().position(|group| group.rotation_group() == Some(rotation_group))
+        };
         if let Some(old) = of(self, self.selected).filter(|_| self.counts) {
             self.stop_group(old, bus)?;
         }
-        self.selected = turn;
-        let Some(new) = of(self, turn) else { return Ok(()) };
+        self.selected = rotation_group;
+        let Some(new) = of(self, rotation_group) else { return Ok(()) };
         self.groups[new].set_up(bus, self.cpu)?;
         if self.counts { self.groups[new].start(bus, self.cpu) } else { Ok(()) }
     }
@@ -175,12 +179,15 @@ impl Driver {
     /// events.
     pub(super) fn cells(
         &self,
-        turn: Option<u32>,
+        rotation_group: Option<u32>,
         partial: Option<&PartReason>,
     ) -> impl Iterator<Item = Cell> {
-        let of_turn =
-            move |group: &&DriverGroup| turn.is_none() || group.turn().is_none() || group.turn() == turn;
-        self.groups.iter().filter(of_turn).flat_map(DriverGroup::members).map(move |member| {
+        let of_rotation_group = move |group: &&DriverGroup| {
+            rotation_group.is_none()
+                || group.rotation_group().is_none()
+                || group.rotation_group() == rotation_group
+        };
+        self.groups.iter().filter(of_rotation_group).flat_map(DriverGroup::members).map(move |member| {
             let at =
                 At { part: member.place.part, pmu: Some(self.pmu.clone()), cpu: Some(self.cpu), tid: None };
             Cell {

@@ -7,6 +7,7 @@ use cyclometer_arch::{
 use cyclometer_core::event::{Part, RegisterEvent};
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::reason::RegisterRefusal;
 use cyclometer_core::{Modes, Refusal, Slot, SlotId};
 
 use super::{Bus, CorePmu, OverflowSource, WindowSetup};
@@ -22,7 +23,7 @@ pub(super) struct Recipe {
 /// The events that count in one rotation group, or all the time.
 #[derive(Clone, Debug)]
 pub(super) struct GroupOf {
-    pub(super) turn: Option<u32>,
+    pub(super) rotation_group: Option<u32>,
     pub(super) members: Vec<(SlotPart, Placed)>,
 }
 
@@ -50,19 +51,20 @@ impl Recipe {
         if members.is_empty() {
             return Ok(None);
         }
-        let last = slots.iter().filter_map(|slot| slot.turn).max();
-        for turn in 0..=last.unwrap_or(0) {
+        let last = slots.iter().filter_map(|slot| slot.rotation_group).max();
+        for rotation_group in 0..=last.unwrap_or(0) {
             // Events of one rotation group and those that always count are in the registers at the same time.
-            let counts = |(slot, _): &&(&Slot, _)| slot.turn.is_none_or(|own| own == turn);
+            let counts =
+                |(slot, _): &&(&Slot, _)| slot.rotation_group.is_none_or(|own| own == rotation_group);
             let placed = members
                 .iter()
                 .filter(counts)
-                .map(|(slot, (_, event))| Ok((*slot, placed(slot, event, turn)?)));
+                .map(|(slot, (_, event))| Ok((*slot, placed(slot, event, rotation_group)?)));
             check(core, options, &placed.collect::<Result<Vec<_>, Refusal>>()?)?;
         }
         let member = |(slot, (part, event)): &(&Slot, (usize, &RegisterEvent))| {
-            let placed = placed(slot, event, slot.turn.unwrap_or(0))?;
-            Ok((SlotPart { slot: slot.id, part: *part }, slot.turn, placed))
+            let placed = placed(slot, event, slot.rotation_group.unwrap_or(0))?;
+            Ok((SlotPart { slot: slot.id, part: *part }, slot.rotation_group, placed))
         };
         let members = members.iter().map(member).collect::<Result<_, Refusal>>()?;
         Ok(Some(Recipe { chip: core.chip, options, members }))
@@ -71,19 +73,22 @@ impl Recipe {
     /// The group that always counts first, then each rotation group.
     pub(super) fn groups(&self) -> Vec<GroupOf> {
         let mut groups: Vec<GroupOf> = Vec::new();
-        for (place, turn, placed) in self.members.iter().copied() {
-            match groups.iter_mut().find(|group| group.turn == turn) {
+        for (place, rotation_group, placed) in self.members.iter().copied() {
+            match groups.iter_mut().find(|group| group.rotation_group == rotation_group) {
                 Some(group) => group.members.push((place, placed)),
-                None => groups.push(GroupOf { turn, members: vec![(place, placed)] }),
+                None => groups.push(GroupOf { rotation_group, members: vec![(place, placed)] }),
             }
         }
-        groups.sort_by_key(|group| group.turn);
+        groups.sort_by_key(|group| group.rotation_group);
         groups
     }
 
     /// Its events; `None` where they rotate, as then not all of them count at the same time.
     pub(super) fn at_once(&self) -> Option<Vec<(SlotPart, Placed)>> {
-        self.members.iter().map(|(place, turn, placed)| turn.is_none().then_some((*place, *placed))).collect()
+        self.members
+            .iter()
+            .map(|(place, rotation_group, placed)| rotation_group.is_none().then_some((*place, *placed)))
+            .collect()
     }
 
     /// The setup of windows that end at some of its events; sources are indices of [`Recipe::at_once`].
@@ -102,7 +107,8 @@ impl Recipe {
     /// The recipe of its events with other periods, in the same order.
     pub(super) fn with_periods(&self, placed: &[Placed]) -> Recipe {
         let members = self.members.iter().zip(placed);
-        let members = members.map(|((place, turn, _), placed)| (*place, *turn, *placed)).collect();
+        let members =
+            members.map(|((place, rotation_group, _), placed)| (*place, *rotation_group, *placed)).collect();
         Recipe { members, ..self.clone() }
     }
 
@@ -135,14 +141,14 @@ fn parts_on<'s>(slot: &'s Slot, core: &'s CorePmu) -> impl Iterator<Item = (usiz
     })
 }
 
-fn placed(slot: &Slot, event: &RegisterEvent, turn: u32) -> Result<Placed, Refusal> {
-    let Some(seat) = event.seat_in(turn) else {
-        let text = format!("{} has no counter of {}", slot.name, event.pmu);
-        return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text });
+fn placed(slot: &Slot, event: &RegisterEvent, rotation_group: u32) -> Result<Placed, Refusal> {
+    let Some(assignment) = event.assignment_in(rotation_group) else {
+        let reason = RegisterRefusal::NoCounter { event: slot.name.clone(), pmu: event.pmu.clone() };
+        return Err(Refusal::of_slot(slot.id, RefusalKind::NotSupported, reason));
     };
     Ok(Placed {
-        coded: Coded::new(seat.code).on([seat.counter].into_iter().collect()),
-        counter: seat.counter,
+        coded: Coded::new(assignment.code).on([assignment.counter].into_iter().collect()),
+        counter: assignment.counter,
         modes: slot.filter.unwrap_or(Modes::USER_KERNEL),
         period: None,
     })
@@ -160,10 +166,10 @@ fn check(core: &CorePmu, options: ProgramOptions, events: &[(&Slot, Placed)]) ->
     let culprit = events.iter().find_map(|(slot, placed)| Some((*slot, alone(placed)?)));
     let first = events.first().map(|(slot, _)| *slot);
     let (slot, error) = culprit.map_or((first, together), |(slot, error)| (Some(slot), error));
-    let name = slot.map_or("", |slot| slot.name.as_str());
-    Err(Refusal {
-        slot: slot.map(|slot| slot.id),
-        kind: RefusalKind::NotSupported,
-        text: format!("{name} on {}: {error}", core.name),
-    })
+    let reason = RegisterRefusal::NotEncoded {
+        event: slot.map(|slot| slot.name.clone()),
+        pmu: core.name.clone(),
+        error: error.to_string(),
+    };
+    Err(Refusal { slot: slot.map(|slot| slot.id), kind: RefusalKind::NotSupported, reason: reason.into() })
 }

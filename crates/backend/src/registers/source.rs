@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::{Clock, Reading, RefusalKind};
+use cyclometer_core::reason::RegisterRefusal;
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{
     CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, MissingReason, PartReason, Refusal, Result,
@@ -48,14 +49,10 @@ impl<B: Bus + 'static> RegisterSource<B> {
                 let child = company.is_some().then_some(*pid);
                 Ok(CountedCpus { cpus: vec![cpu], company, child })
             }
-            _ => Err(Refusal {
-                slot: None,
-                kind: RefusalKind::TargetNotSupported,
-                text: format!(
-                    "the source '{}' counts CPUs: use -a, -C, or a command, which is then bound to one CPU",
-                    self.rung
-                ),
-            }),
+            _ => {
+                let reason = RegisterRefusal::CountsCpus(self.rung);
+                Err(Refusal::of_target(RefusalKind::TargetNotSupported, reason))
+            }
         }
     }
 
@@ -156,20 +153,17 @@ fn restore_all(drivers: &mut [Driver], bus: &mut dyn Bus) {
 
 fn counters_of(part: &Part) -> Vec<CounterId> {
     match part {
-        Part::Registers(event) => event.seats.iter().map(|seat| seat.counter).collect(),
+        Part::Registers(event) => event.assignments.iter().map(|assignment| assignment.counter).collect(),
         _ => Vec::new(),
     }
 }
 
 fn busy(cpu: u32, counters: CounterMask) -> Refusal {
-    let (noun, verb) = if counters.len() == 1 { ("counter", "is") } else { ("counters", "are") };
-    let text = format!("{noun} {counters} of CPU {cpu} {verb} in use: something else has the PMU");
-    Refusal { slot: None, kind: RefusalKind::Busy, text }
+    Refusal::of_target(RefusalKind::Busy, RegisterRefusal::InUse { cpu, counters })
 }
 
 fn unknown(cpu: u32) -> Refusal {
-    let text = format!("CPU {cpu} is none whose registers are known");
-    Refusal { slot: None, kind: RefusalKind::NoSuchTarget, text }
+    Refusal::of_target(RefusalKind::NoSuchTarget, RegisterRefusal::UnknownCpu(cpu))
 }
 
 fn refusal(error: &Error) -> Refusal {
@@ -179,7 +173,7 @@ fn refusal(error: &Error) -> Refusal {
         ErrorKind::NoSuchTarget => RefusalKind::NoSuchTarget,
         _ => RefusalKind::Other,
     };
-    Refusal { slot: None, kind, text: error.to_string() }
+    Refusal::of_target(kind, error.to_string())
 }
 
 impl<B: Bus + 'static> Source for RegisterSource<B> {
@@ -261,9 +255,9 @@ impl<B: Bus> RegisterCounting<B> {
         }
     }
 
-    fn put(&mut self, turn: Option<u32>, out: &mut Reading) {
+    fn put(&mut self, rotation_group: Option<u32>, out: &mut Reading) {
         for driver in &self.drivers {
-            out.cells.extend(driver.cells(turn, self.place.company.as_ref()));
+            out.cells.extend(driver.cells(rotation_group, self.place.company.as_ref()));
         }
     }
 }
@@ -284,12 +278,12 @@ impl<B: Bus + 'static> Counting for RegisterCounting<B> {
         Some(self.record(spec))
     }
 
-    fn select(&mut self, turn: u32) -> Result<()> {
-        if turn == self.selected {
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        if rotation_group == self.selected {
             return Ok(());
         }
-        self.selected = turn;
-        self.each(|driver, bus| driver.select(turn, bus))
+        self.selected = rotation_group;
+        self.each(|driver, bus| driver.select(rotation_group, bus))
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
@@ -303,9 +297,9 @@ impl<B: Bus + 'static> Counting for RegisterCounting<B> {
     }
 
     /// The rotation group may have ended: its counts were added up when another was selected.
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
         self.update()?;
-        self.put(Some(turn), out);
+        self.put(Some(rotation_group), out);
         Ok(())
     }
 
@@ -339,7 +333,7 @@ mod tests {
                 cpus: CpuSet::default(),
                 codes: vec![RegisterCode { code: EventCode::default(), counters: CounterMask::first(4, 0) }],
                 wide: false,
-                seats: Vec::new(),
+                assignments: Vec::new(),
             })
         };
         Slot::new(SlotId(0), "e", Rung::Msr, pmus.iter().map(part).collect())

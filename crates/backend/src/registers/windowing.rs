@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use cyclometer_core::exec::{At, Cell, Reading, RefusalKind};
+use cyclometer_core::reason::RegisterRefusal;
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
     WindowingState,
@@ -143,7 +144,7 @@ impl RegisterWindows {
         };
         windows.replace(drivers, bus).map_err(|error| {
             windows.restore(bus);
-            refused(RefusalKind::Other, error.to_string())
+            Refusal::of_target(RefusalKind::Other, error.to_string())
         })?;
         Ok(windows)
     }
@@ -330,15 +331,13 @@ impl RegisterWindows {
 impl CoreWindows {
     fn of(driver: &Driver, slots: &[Slot], spec: &WindowSpec) -> std::result::Result<CoreWindows, Refusal> {
         let events = driver.recipe().at_once().ok_or_else(|| {
-            let text = "the events do not fit on the counters at once, and events that share counters in time have \
-                        no windows: name fewer events";
-            refused(RefusalKind::GroupTooLarge, text.to_owned())
+            Refusal::of_target(RefusalKind::GroupTooLarge, RegisterRefusal::WindowsDoNotRotate)
         })?;
         let (mut ends, mut boundaries) = (Vec::new(), Vec::new());
         for (index, boundary) in spec.boundaries.iter().enumerate() {
             let WindowBoundary::Events { slot, period } = boundary else {
-                let text = "windows on counters end at events; rows for lengths of time are made of readings";
-                return Err(refused(RefusalKind::TargetNotSupported, text.to_owned()));
+                let reason = RegisterRefusal::WindowsByTime;
+                return Err(Refusal::of_target(RefusalKind::TargetNotSupported, reason));
             };
             let slot = leader(*slot, &events, slots, driver.pmu())?;
             ends.push(OverflowSource { slot, period_events: period.get() });
@@ -350,8 +349,9 @@ impl CoreWindows {
                 ErrorKind::InvalidInput => RefusalKind::Invalid,
                 _ => RefusalKind::NotSupported,
             };
-            let names: Vec<&str> = ends.iter().map(|end| name_of(events[end.slot].0.slot, slots)).collect();
-            refused(kind, format!("windows of {}: {error}", names.join(" and ")))
+            let name = |end: &OverflowSource| name_of(events[end.slot].0.slot, slots).to_owned();
+            let (events, error) = (ends.iter().map(name).collect(), error.to_string());
+            Refusal::of_target(kind, RegisterRefusal::WindowsNotEncoded { events, error })
         })?;
         Ok(CoreWindows {
             pmu: driver.pmu().to_owned(),
@@ -448,20 +448,17 @@ fn leader(
     let name = name_of(slot, slots);
     let own = |(index, (place, _)): (usize, &(SlotPart, _))| (place.slot == slot).then_some(index);
     let own: Vec<usize> = events.iter().enumerate().filter_map(own).collect();
-    let text = match own[..] {
+    let (event, pmu) = (name.to_owned(), pmu.to_owned());
+    let reason = match own[..] {
         [one] => return Ok(one),
-        [] => format!("windows cannot end at {name}, which {pmu} does not count"),
-        _ => format!("windows cannot end at {name}, which is a sum of {} events of {pmu}", own.len()),
+        [] => RegisterRefusal::LeaderNotCounted { event, pmu },
+        _ => RegisterRefusal::LeaderIsSum { event, summands: own.len(), pmu },
     };
-    Err(Refusal { slot: Some(slot), kind: RefusalKind::NotSupported, text })
+    Err(Refusal::of_slot(slot, RefusalKind::NotSupported, reason))
 }
 
 fn name_of(slot: SlotId, slots: &[Slot]) -> &str {
     slots.iter().find(|known| known.id == slot).map_or("an event", |known| known.name.as_str())
-}
-
-fn refused(kind: RefusalKind, text: String) -> Refusal {
-    Refusal { slot: None, kind, text }
 }
 
 /// Windows with the bus of their registers. Dropping the last owner restores the registers.
@@ -484,7 +481,9 @@ impl<B: Bus> SharedWindows<B> {
         let handler: Rc<RefCell<dyn InterruptHandler>> =
             Rc::<RefCell<RegisterWindows>>::clone(&shared.windows);
         let delivered = shared.bus.borrow_mut().deliver(Rc::downgrade(&handler));
-        delivered.map_err(|reason| refused(RefusalKind::TargetNotSupported, no_interrupts(&reason)))?;
+        delivered.map_err(|reason| {
+            Refusal::of_target(RefusalKind::TargetNotSupported, RegisterRefusal::NoInterrupts { reason })
+        })?;
         Ok(shared)
     }
 
@@ -533,9 +532,4 @@ impl<B: Bus> Windowing for RegisterWindowing<B> {
             Ok(if windows.ended_ns.is_some() { WindowingState::Ended } else { WindowingState::Open })
         })
     }
-}
-
-/// Why there are no windows by events, and the remedy.
-fn no_interrupts(reason: &str) -> String {
-    format!("windows by events need the interrupts of counters: {reason}")
 }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::event::AccountedCount;
 use cyclometer_core::exec::{Cell, CounterUsage, Exit, Raw, Reading, RefusalKind};
+use cyclometer_core::reason::{AccountRefusal, EventFamily, RefusalReason};
 use cyclometer_core::{
     Counting, Error, ErrorKind, MissingReason, Modes, Part, PartReason, Refusal, Result, Rung, Slot, SlotId,
     Source, Target,
@@ -84,31 +85,29 @@ impl Source for SelfCountsSource {
 
 fn requested(slot: &Slot) -> std::result::Result<RequestedCount, Refusal> {
     if let Some(modes) = slot.filter.filter(|modes| *modes != Modes::USER_KERNEL) {
-        let text = format!(
-            "macOS accounts {} in user and kernel mode together, without root, not in {modes} alone",
-            slot.name
-        );
-        return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text });
+        let reason = AccountRefusal::ModesTogether { event: slot.name.clone(), modes };
+        return Err(Refusal::of_slot(slot.id, RefusalKind::NotSupported, reason));
     }
     match slot.parts.as_slice() {
         [Part::Account(count)] => Ok(RequestedCount { slot: slot.id, count: *count }),
         _ => {
-            let text = format!("{} is no event of macOS's accounts", slot.name);
-            Err(Refusal { slot: Some(slot.id), kind: RefusalKind::Invalid, text })
+            let of = EventFamily::MacAccounts;
+            let reason = RefusalReason::NotAmongEvents { event: slot.name.clone(), of };
+            Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, reason))
         }
     }
 }
 
 fn not_a_process(slots: &[Slot], target: &Target) -> Refusal {
-    let what = match target {
+    let targets = match target {
         Target::Thread(_) => "threads of other programs",
         Target::Several(_) => "several targets together",
         Target::Cpus(_) => "CPUs",
         Target::Cgroup { .. } => "control groups",
         _ => "this target",
     };
-    let text = format!("macOS accounts for processes and the calling thread without root, not for {what}");
-    Refusal { slot: slots.first().map(|slot| slot.id), kind: RefusalKind::TargetNotSupported, text }
+    let reason = AccountRefusal::NotAProcess { targets }.into();
+    Refusal { slot: slots.first().map(|slot| slot.id), kind: RefusalKind::TargetNotSupported, reason }
 }
 
 /// One requested value.
@@ -150,33 +149,30 @@ impl Account {
     }
 
     fn refusal(self, slots: &[Slot], error: &io::Error) -> Refusal {
-        let (first, name) = (slots.first().map(|slot| slot.id), self.name());
-        match error.raw_os_error() {
+        let target = self.name();
+        let (kind, reason) = match error.raw_os_error() {
             Some(errno::ESRCH) => {
-                Refusal { slot: None, kind: RefusalKind::NoSuchTarget, text: format!("there is no {name}") }
+                return Refusal::of_target(RefusalKind::NoSuchTarget, RefusalReason::NoTarget { target });
             }
             Some(errno::EPERM | errno::EACCES) => {
-                let text = format!("macOS shows the counts of {name} to its own user and to root only");
-                Refusal { slot: first, kind: RefusalKind::NoPermission, text }
+                (RefusalKind::NoPermission, AccountRefusal::OtherUser { target })
             }
             _ if error.kind() == io::ErrorKind::Unsupported => {
-                let text = format!("this version of macOS has no account of {name}");
-                Refusal { slot: first, kind: RefusalKind::NotSupported, text }
+                (RefusalKind::NotSupported, AccountRefusal::NoAccountInVersion { target })
             }
-            _ => {
-                let text = format!("macOS gives no account of {name}: {error}");
-                Refusal { slot: first, kind: RefusalKind::Other, text }
-            }
-        }
+            _ => (RefusalKind::Other, AccountRefusal::Unreadable { target, error: error.to_string() }),
+        };
+        Refusal { slot: slots.first().map(|slot| slot.id), kind, reason: reason.into() }
     }
 
     /// Why the account does not have this value.
     fn without(self, slot: &Slot) -> Refusal {
-        let text = match self {
-            Account::ThisThread => format!("{} is accounted for processes only, not for threads", slot.name),
-            _ => format!("{} is not in the accounts of this version of macOS (from 13 on)", slot.name),
+        let event = slot.name.clone();
+        let reason = match self {
+            Account::ThisThread => AccountRefusal::OfProcesses { event },
+            _ => AccountRefusal::OfLaterVersion { event },
         };
-        Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text }
+        Refusal::of_slot(slot.id, RefusalKind::NotSupported, reason)
     }
 }
 

@@ -160,7 +160,7 @@ fn a_refusal_says_what_macos_does_not_account_for() {
     let process = Target::Process { pid: 7, inherit: true };
     let check = |refusal: Refusal, kind, text: &str| {
         assert_eq!(refusal.kind, kind, "{refusal:?}");
-        assert!(refusal.text.contains(text), "{refusal:?}");
+        assert!(refusal.reason.to_string().contains(text), "{refusal:?}");
         // Without a slot no other source would be tried.
         assert_eq!(refusal.slot.is_none(), kind == NoSuchTarget, "{refusal:?}");
     };
@@ -219,6 +219,6 @@ fn other_modes_than_user_and_kernel_together_are_refused() {
         slots[1].filter = Some(modes);
         let refused = Script::source(&[Ok(account(1))]).open(&slots, &Target::ThisThread).err().unwrap();
         assert_eq!((refused.slot, refused.kind), (Some(SlotId(1)), RefusalKind::NotSupported));
-        assert!(refused.text.contains("user and kernel mode together"), "{}", refused.text);
+        assert!(refused.reason.to_string().contains("user and kernel mode together"), "{}", refused.reason);
     }
 }

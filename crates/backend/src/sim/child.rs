@@ -49,8 +49,8 @@ impl SimChild {
 }
 
 impl Child for SimChild {
-    fn pid(&self) -> u32 {
-        PROCESS
+    fn pid(&self) -> Option<u32> {
+        Some(PROCESS)
     }
 
     fn release(&mut self) -> Result<()> {

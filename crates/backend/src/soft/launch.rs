@@ -51,7 +51,7 @@ impl Launch for SoftwareLauncher<'_> {
         let link = Rc::new(RefCell::new(link));
         let mut links = self.links.borrow_mut();
         links.retain(|_, link| link.strong_count() > 0);
-        links.insert(native.pid(), Rc::downgrade(&link));
+        links.insert(native.process(), Rc::downgrade(&link));
         Ok(Box::new(Translated { native, cpu_baseline, _link: link }))
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn child_with_tracer(
     hints: Option<&Path>,
 ) -> Result<(NativeChild, Link)> {
     let child = native.child(command, Some(Traced { fixed_layout: settings.fixed_layout }))?;
-    let pid = child.pid();
+    let pid = child.process();
     let link = kept(|| traced(pid, settings, hints), |within| ends(pid, within));
     Ok((child, link.map_err(|problem| problem.about(&command.program))?))
 }
@@ -89,8 +89,8 @@ struct Translated {
 }
 
 impl Child for Translated {
-    fn pid(&self) -> u32 {
-        self.native.pid()
+    fn pid(&self) -> Option<u32> {
+        Some(self.native.process())
     }
 
     fn release(&mut self) -> Result<()> {

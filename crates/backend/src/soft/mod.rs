@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::SoftwareRefusal;
 use cyclometer_core::window::{WindowSpec, Windowing};
 use cyclometer_core::{Counting, Launch, Refusal, Rung, Slot, SlotId, Source, Target};
 use cyclometer_soft::ExecutionEvent;
@@ -104,13 +105,13 @@ impl SoftwareSource {
     /// The tracer of a command that its launcher has made.
     fn link(&self, on: &Target) -> std::result::Result<Rc<RefCell<Link>>, Refusal> {
         let Target::Child(pid) = on else {
-            let text = "the software PMU counts commands that it starts, nothing else".to_owned();
-            return Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text });
+            let reason = SoftwareRefusal::StartsCommands;
+            return Err(Refusal::of_target(RefusalKind::TargetNotSupported, reason));
         };
         let link = self.links.borrow().get(pid).and_then(Weak::upgrade);
         link.ok_or_else(|| {
-            let text = format!("the software PMU did not start process {pid}");
-            Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text }
+            let reason = SoftwareRefusal::NotStarted { pid: *pid };
+            Refusal::of_target(RefusalKind::TargetNotSupported, reason)
         })
     }
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::SoftwareRefusal;
 use cyclometer_core::window::{
     RowBatch, WindowBoundary, WindowCause, WindowFlags, WindowRow, WindowSpec, WindowThread, Windowing,
     WindowingState,
@@ -53,8 +54,8 @@ impl SoftwareWindowing {
             Ok(Ok(())) => {}
             Ok(Err(refusal)) => return Err(refused(refusal)),
             Err(silence) => {
-                let text = format!("the software PMU records no windows: {silence}");
-                return Err(refuse(None, RefusalKind::Other, text));
+                let reason = SoftwareRefusal::Silent { error: silence.to_string() };
+                return Err(Refusal::of_target(RefusalKind::Other, reason));
             }
         }
         let sums = vec![Some(0); lines.len()];
@@ -173,26 +174,14 @@ fn count(count: Option<u64>) -> Count {
     count.map_or(Count::Lost { reason: MissingReason::MadeAtRunTime }, Count::Exact)
 }
 
-fn refuse(slot: Option<SlotId>, kind: RefusalKind, text: String) -> Refusal {
-    Refusal { slot, kind, text }
-}
-
 /// The refusal of the tracer.
 fn refused(refusal: WindowRefusal) -> Refusal {
-    let (kind, text) = match refusal {
-        WindowRefusal::TooLong => {
-            (RefusalKind::Invalid, "windows of the software PMU cannot have so many events: request fewer")
-        }
-        WindowRefusal::Malformed => (
-            RefusalKind::Other,
-            "internal error: the tracer cannot read the request for windows; please report it",
-        ),
-        WindowRefusal::Released => (
-            RefusalKind::Other,
-            "windows of the software PMU begin with the command, and it was released: request them before",
-        ),
+    let (kind, reason) = match refusal {
+        WindowRefusal::TooLong => (RefusalKind::Invalid, SoftwareRefusal::RequestTooLong),
+        WindowRefusal::Malformed => (RefusalKind::Other, SoftwareRefusal::MalformedRequest),
+        WindowRefusal::Released => (RefusalKind::Other, SoftwareRefusal::Released),
     };
-    refuse(None, kind, text.to_owned())
+    Refusal::of_target(kind, reason)
 }
 
 /// The request for a boundary and events.
@@ -200,30 +189,23 @@ fn request(
     lines: &[(SlotId, ExecutionEvent)],
     spec: &WindowSpec,
 ) -> std::result::Result<WindowRequest, Refusal> {
-    let invalid = |text: &str| refuse(None, RefusalKind::Invalid, text.to_owned());
     if let Some((slot, event)) = lines.iter().find(|(_, event)| *event == ExecutionEvent::DistinctCodeBytes) {
-        let text = format!("windows have no {event}: it is the size of a set, not a sum; leave it out");
-        return Err(refuse(Some(*slot), RefusalKind::NotSupported, text));
+        let reason = SoftwareRefusal::SizeOfSet { event: event.name() };
+        return Err(Refusal::of_slot(*slot, RefusalKind::NotSupported, reason));
     }
     let [boundary] = spec.boundaries.as_slice() else {
-        return Err(invalid("windows of the software PMU end after one number of instructions: give one"));
+        return Err(Refusal::of_target(RefusalKind::Invalid, SoftwareRefusal::OneBoundary));
     };
     let (slot, period) = match *boundary {
         WindowBoundary::Events { slot, period } => (slot, period),
         WindowBoundary::Interval(_) | WindowBoundary::Timer { .. } => {
-            let text = "windows of the software PMU end after instructions, not after a time: make rows of \
-                        readings at an interval instead";
-            return Err(refuse(None, RefusalKind::NotSupported, text.to_owned()));
+            return Err(Refusal::of_target(RefusalKind::NotSupported, SoftwareRefusal::WindowsByTime));
         }
     };
     let event = lines.iter().find(|(known, _)| *known == slot).map(|(_, event)| *event);
     if event != Some(ExecutionEvent::Instructions) {
-        let name = event.map_or("an unknown event", ExecutionEvent::name);
-        let text = format!(
-            "windows of the software PMU end after instructions, not {name}: end them after instructions, and \
-             count {name} in them"
-        );
-        return Err(refuse(Some(slot), RefusalKind::NotSupported, text));
+        let reason = SoftwareRefusal::OtherLeader { event: event.map(ExecutionEvent::name) };
+        return Err(Refusal::of_slot(slot, RefusalKind::NotSupported, reason));
     }
     let events = lines.iter().map(|(_, event)| *event).collect();
     Ok(WindowRequest { period, most_rows: spec.most_rows, events })

@@ -9,7 +9,7 @@ use cyclometer_toolkit::core::window::WindowThread;
 use cyclometer_toolkit::recording::{Recording, RecordingError};
 use cyclometer_toolkit::{Error, Result};
 
-use crate::failure::{FileUse, of_file, usage};
+use crate::failure::{of_input, usage};
 use crate::output::clean_os;
 use crate::render::lanes::{LaneOwner, RecordingLanes};
 
@@ -55,7 +55,7 @@ pub fn unreadable(file: &Path, error: RecordingError) -> Error {
 /// The error of a recording with which something cannot be done, with the name of its file.
 pub fn failed(verb: &str, file: &Path, error: RecordingError) -> Error {
     let error = match error {
-        RecordingError::Io(error) => return of_file("FILE", FileUse::Read, file, error),
+        RecordingError::Io(error) => return of_input(file, error),
         other => Error::from(other),
     };
     let message = format!("cannot {verb} {}: {error}", name(file));

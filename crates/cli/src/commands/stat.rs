@@ -35,7 +35,7 @@ const SENSIBLE_INTERVAL_MS: u64 = 10;
 ///
 /// # Errors
 ///
-/// Usage that makes no sense, exports that cannot be written, and errors that prevent the whole measurement.
+/// Invalid usage, exports that cannot be written, and errors that prevent the whole measurement.
 pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
     // Exports are opened before the command runs, so that a typo in a path costs no run.

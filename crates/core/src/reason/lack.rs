@@ -199,7 +199,7 @@ impl fmt::Display for LackReason {
             }
             LackReason::RegisterPmus(lacks) => f.write_str(&joined(lacks, "; ")),
             LackReason::NotOfSource(rung) => {
-                write!(f, "the source '{rung}' that was asked for does not count it")
+                write!(f, "the requested source '{rung}' does not count it")
             }
             LackReason::Gpus(text) | LackReason::Unresolved(text) => f.write_str(text),
         }

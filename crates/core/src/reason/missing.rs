@@ -391,7 +391,7 @@ impl MissingReason {
                 write!(f, "not scheduled during the {} {of}", ShortTime(*time_ns))?;
                 exact_runs.map_or(Ok(()), |runs| write!(f, "; -r {runs} counts it exactly"))
             }
-            M::NotSelected { error } => write!(f, "its turn could not be changed: {error}"),
+            M::NotSelected { error } => write!(f, "its rotation group could not be selected: {error}"),
             M::NoValueOf { summand } => write!(f, "the source gave no value for {summand}"),
             M::OfSummand { summand, reason } => write!(f, "{summand}: {reason}"),
             M::Devices(losses) => devices(losses, f),
@@ -499,10 +499,10 @@ mod tests {
 
     #[test]
     fn a_refusal_is_the_reason_in_its_own_words() {
-        let refusal = Refusal { slot: None, kind: RefusalKind::Busy, text: "EBUSY: the PMU".to_owned() };
+        let refusal = Refusal::of_target(RefusalKind::Busy, "EBUSY: the PMU");
         assert_eq!(MissingReason::from(&refusal).to_string(), "EBUSY: the PMU");
         let reason = MissingReason::Lacks(LackReason::NotOfSource(Rung::Msr));
-        assert_eq!(reason.to_string(), "the source 'msr' that was asked for does not count it");
+        assert_eq!(reason.to_string(), "the requested source 'msr' does not count it");
     }
 
     #[test]

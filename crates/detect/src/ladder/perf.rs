@@ -1,4 +1,4 @@
-//! The perf source: what the kernel refused, why, and the remedy.
+//! The perf source: the events that the kernel refuses, the reason, and the remedy.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
 use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
@@ -23,7 +23,7 @@ enum PrivilegeNeed {
     WholeCpus = 0,
 }
 
-/// A machine and what its kernel said, ready to be judged.
+/// A machine and the answers of its kernel.
 pub(super) struct PerfFindings<'a> {
     machine: &'a Machine,
     probes: &'a AccessProbes,
@@ -34,8 +34,8 @@ impl<'a> PerfFindings<'a> {
         PerfFindings { machine, probes }
     }
 
-    /// The source: no when nothing opens, partly when hardware events do not open or not for user mode alone
-    /// (which the default events need), else yes with its limits.
+    /// The state of the source. It does not work when no event opens. It works partly when hardware events do
+    /// not open, or not for user mode alone, which the default events need.
     pub(super) fn rung(&self) -> RungState {
         let (works, causes) = match self.refused_as_a_whole() {
             Some((works, cause)) => (works, vec![cause]),

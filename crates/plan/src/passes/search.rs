@@ -20,9 +20,10 @@ const MOST_PAIRED: usize = 64;
 /// Events outside of sets that are tried one by one.
 const FEW: usize = 16;
 
-/// Orders of atoms that are tried, the first of them by size, and how many atoms are too many for more than
-/// that.
+/// Orders of atoms that are tried; the first is by size.
 const ORDERS: usize = 8;
+
+/// With more atoms, the order by size alone is tried.
 const MOST_ORDERED: usize = 200;
 
 /// Packs items so that each of the sets (of items, by index) is whole in a pass.
@@ -65,7 +66,7 @@ struct SearchParts<'p> {
     packer: &'p PassPacker,
     atoms: Vec<Vec<usize>>,
     sand: Vec<usize>,
-    /// For each atom, whether it is as the one before it.
+    /// For each atom, whether it needs the same as the one before it.
     alike: Vec<bool>,
     /// Whether a search that finds nothing has tried everything.
     exact: bool,
@@ -79,7 +80,7 @@ impl<'p> SearchParts<'p> {
         let mut in_set = vec![false; packer.items.len()];
         sets.iter().flatten().for_each(|i| in_set[*i] = true);
         let single: Vec<usize> = items.iter().copied().filter(|i| !in_set[*i]).collect();
-        // Few events are tried one by one where strewing could miss a way.
+        // Few events are tried one by one where the greedy placement of sand could miss a solution.
         let all_hard = single.len() <= FEW && !(simple && single.iter().all(bare));
         let (hard, sand): (Vec<usize>, Vec<usize>) =
             single.into_iter().partition(|i| all_hard || is_hard(&packer.items[*i]));
@@ -182,8 +183,8 @@ impl<'p> SearchParts<'p> {
     /// passes.
     fn greedy(&self, least: usize) -> Vec<Vec<CounterAssignment>> {
         let mut best: Option<Vec<Vec<CounterAssignment>>> = None;
-        for turn in 0..ORDERS {
-            let found = self.first_fit(turn, least);
+        for rotation_group in 0..ORDERS {
+            let found = self.first_fit(rotation_group, least);
             if best.as_ref().is_none_or(|best| found.len() < best.len()) {
                 best = Some(found);
             }
@@ -196,15 +197,16 @@ impl<'p> SearchParts<'p> {
         best.unwrap_or_default()
     }
 
-    fn first_fit(&self, turn: usize, least: usize) -> Vec<Vec<CounterAssignment>> {
+    fn first_fit(&self, rotation_group: usize, least: usize) -> Vec<Vec<CounterAssignment>> {
         let mut passes: Vec<Vec<usize>> = Vec::new();
         let mut room: Vec<Vec<usize>> = Vec::new();
         let whole: Vec<usize> = self.packer.pmus.iter().map(|free| free.count_ones() as usize).collect();
         let all = self.atoms.len();
         // The order by size, and then others that begin elsewhere or leave steps out.
-        let stride = (1..).step_by(2).skip(turn).find(|stride| gcd(*stride, all.max(1)) == 1).unwrap_or(1);
+        let stride =
+            (1..).step_by(2).skip(rotation_group).find(|stride| gcd(*stride, all.max(1)) == 1).unwrap_or(1);
         for n in 0..all {
-            let atom = &self.atoms[(n * stride + turn) % all];
+            let atom = &self.atoms[(n * stride + rotation_group) % all];
             let wanted = self.places_of(atom.iter());
             let taken = passes.iter().enumerate().find_map(|(at, pass)| {
                 // Most passes are full: that is seen without trying.

@@ -32,7 +32,7 @@ fn with_runs_enough_every_event_is_counted_for_whole_runs_and_the_command_runs_n
         let played = played(9, runs(n));
         let report = played.report();
         assert_eq!((played.count("release"), report.plan.passes.len()), (n as usize, 3));
-        assert!(!report.plan.takes_turns());
+        assert!(!report.plan.is_rotated());
         assert!(times(report).iter().all(|times| *times >= 1), "{:?}", times(report));
         assert!(report.runs.iter().all(|run| run.slices.is_empty() && values(run).len() == 4));
         let mut first_round: Vec<usize> = report.runs[..3].iter().map(|run| run.pass).collect();
@@ -47,12 +47,12 @@ fn with_too_few_runs_events_rotate_in_each() {
         let played = played(9, settings.clone());
         let report = played.report();
         assert_eq!((played.count("release"), report.plan.passes.len()), (settings.runs as usize, 1));
-        assert!(report.plan.takes_turns());
+        assert!(report.plan.is_rotated());
         assert!(report.runs.iter().all(|run| !run.slices.is_empty()));
     }
     let events = many(9);
     let played = play(Play { events, settings: runs(5), multiplex: Multiplex::Always, ..Play::default() });
-    assert!(played.report().plan.takes_turns());
+    assert!(played.report().plan.is_rotated());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_refusal_before_the_first_result_makes_a_new_plan_that_rotates() {
         (report.plan.sharing.sets.len(), played.heard.steps.as_slice()),
         (2, &["left it out".to_owned()][..])
     );
-    assert!(report.plan.takes_turns());
+    assert!(report.plan.is_rotated());
 }
 
 fn probed(events: Vec<Event>, settings: SessionSettings, probed: Probed) -> Played {
@@ -151,7 +151,7 @@ fn what_the_kernel_does_not_count_beside_the_others_gets_a_pass_of_its_own() {
 #[test]
 fn with_one_run_it_rotates() {
     let played = probed(many(4), runs(1), |_, name| name != "e2");
-    assert!(played.report().plan.takes_turns());
+    assert!(played.report().plan.is_rotated());
     assert_eq!(played.count("release"), 1);
 }
 

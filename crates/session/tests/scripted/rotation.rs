@@ -46,8 +46,8 @@ impl cyclometer_core::Launch for RotationWorld {
 }
 
 impl Child for RotationWorld {
-    fn pid(&self) -> u32 {
-        1
+    fn pid(&self) -> Option<u32> {
+        Some(1)
     }
 
     fn release(&mut self) -> Result<()> {
@@ -94,13 +94,13 @@ impl RotatingCounters {
         let passed = now.saturating_sub(self.seen.max(self.world.exec_at));
         self.seen = now;
         for (slot, units) in &mut self.counters {
-            if slot.turn.is_none_or(|turn| turn == self.selected) {
+            if slot.rotation_group.is_none_or(|rotation_group| rotation_group == self.selected) {
                 *units += passed;
             }
         }
     }
 
-    fn cells(&mut self, turn: Option<u32>, out: &mut Reading) -> Result<()> {
+    fn cells(&mut self, rotation_group: Option<u32>, out: &mut Reading) -> Result<()> {
         self.catch_up();
         if self.world.read_fails_at.is_some_and(|at| self.seen >= at) {
             return Err(Error::new(ErrorKind::Os, "it is gone"));
@@ -110,7 +110,10 @@ impl RotatingCounters {
             cpus => cpus.iter().copied().map(Some).collect(),
         };
         for (slot, units) in &self.counters {
-            if turn.is_none() || slot.turn.is_none() || slot.turn == turn {
+            if rotation_group.is_none()
+                || slot.rotation_group.is_none()
+                || slot.rotation_group == rotation_group
+            {
                 let raw = (slot.id.0 as u64 + 1) * units;
                 out.cells.extend(cpus.iter().map(|cpu| Cell {
                     at: At { cpu: *cpu, ..At::default() },
@@ -131,12 +134,12 @@ impl Counting for RotatingCounters {
         Ok(())
     }
 
-    fn select(&mut self, turn: u32) -> Result<()> {
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
         self.catch_up();
         if self.world.select_fails_at.is_some_and(|at| self.seen >= at) {
             return Err(Error::new(ErrorKind::Os, "no such device"));
         }
-        self.selected = turn;
+        self.selected = rotation_group;
         Ok(())
     }
 
@@ -144,25 +147,25 @@ impl Counting for RotatingCounters {
         self.cells(None, out)
     }
 
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        self.cells(Some(turn), out)
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
+        self.cells(Some(rotation_group), out)
     }
 }
 
 /// Slots with these rotation groups, in one pass.
-fn plan(turns: &[Option<u32>]) -> Plan {
+fn plan(rotation_groups: &[Option<u32>]) -> Plan {
     let line = |id: usize| PlanLine {
         event: hardware(&format!("e{id}")),
         outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
         skipped: Vec::new(),
     };
-    let slot = |(id, turn): (usize, &Option<u32>)| Slot {
-        turn: *turn,
+    let slot = |(id, rotation_group): (usize, &Option<u32>)| Slot {
+        rotation_group: *rotation_group,
         ..Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, Vec::new())
     };
-    let slots = turns.iter().enumerate().map(slot).collect();
+    let slots = rotation_groups.iter().enumerate().map(slot).collect();
     Plan {
-        lines: (0..turns.len()).map(line).collect(),
+        lines: (0..rotation_groups.len()).map(line).collect(),
         passes: vec![Pass { slots, ..Pass::default() }],
         sharing: Sharing::default(),
         intent: Intent::default(),
@@ -181,7 +184,7 @@ impl Observer for SliceRows {
 
 fn played(
     world: &RotationWorld,
-    turns: &[Option<u32>],
+    rotation_groups: &[Option<u32>],
     settings: SessionSettings,
     rows: &mut SliceRows,
 ) -> Report {
@@ -189,11 +192,11 @@ fn played(
     let machine = machine();
     let means = SessionResources { launch: world, translated: None, sources: &[world], machine: &machine };
     let job = MeasurementJob { command: Some(CommandSpec::new("x")), target: None, watched: None };
-    run(job, plan(turns), &settings, &means, rows).unwrap()
+    run(job, plan(rotation_groups), &settings, &means, rows).unwrap()
 }
 
-fn run_of(world: &RotationWorld, turns: &[Option<u32>]) -> Run {
-    played(world, turns, SessionSettings::default(), &mut SliceRows::default()).runs.remove(0)
+fn run_of(world: &RotationWorld, rotation_groups: &[Option<u32>]) -> Run {
+    played(world, rotation_groups, SessionSettings::default(), &mut SliceRows::default()).runs.remove(0)
 }
 
 fn final_raw(run: &Run, slot: usize) -> u64 {
@@ -205,7 +208,7 @@ fn sliced_raw(slices: &[Slice], slot: usize) -> u64 {
 }
 
 fn order(run: &Run) -> Vec<u32> {
-    run.slices.iter().map(|slice| slice.turn).collect()
+    run.slices.iter().map(|slice| slice.rotation_group).collect()
 }
 
 /// One event that always counts and four that take two rotation groups.
@@ -227,7 +230,7 @@ fn a_slice_has_the_events_that_always_count_and_those_of_its_group() {
     let run = run_of(&RotationWorld::lasting(10), &MIXED);
     for slice in &run.slices {
         let slots: Vec<usize> = slice.counts.iter().map(|count| count.slot.0).collect();
-        assert_eq!(slots, if slice.turn == 0 { [0, 1, 3] } else { [0, 2, 4] });
+        assert_eq!(slots, if slice.rotation_group == 0 { [0, 1, 3] } else { [0, 2, 4] });
         assert!(slice.counts.iter().all(|count| count.raw == count.slot.0 as u64 + 1));
         assert!(slice.counts.iter().all(|count| count.time_enabled_ns == UNIT_NS));
     }
@@ -238,7 +241,10 @@ fn every_round_has_each_group_once_in_an_order_of_its_own() {
     let run = run_of(&RotationWorld::lasting(120), &[Some(0), Some(1), Some(2)]);
     let order = order(&run);
     let rounds: BTreeMap<&[u32], usize> = order.chunks(3).map(|round| (round, 1)).collect();
-    assert!(rounds.keys().all(|round| (0..3).all(|turn| round.contains(&turn))), "{rounds:?}");
+    assert!(
+        rounds.keys().all(|round| (0..3).all(|rotation_group| round.contains(&rotation_group))),
+        "{rounds:?}"
+    );
     assert_eq!(rounds.len(), 6, "40 rounds have every order");
 }
 
@@ -274,7 +280,7 @@ fn each_group_sees_the_beginning_of_some_runs() {
 fn in_a_run_that_is_too_short_only_the_first_group_has_a_slice() {
     let run = run_of(&RotationWorld::lasting(1), &MIXED);
     let [slice] = run.slices.as_slice() else { panic!("{:?}", run.slices) };
-    let (seen, unseen) = if slice.turn == 0 { ([1, 3], [2, 4]) } else { ([2, 4], [1, 3]) };
+    let (seen, unseen) = if slice.rotation_group == 0 { ([1, 3], [2, 4]) } else { ([2, 4], [1, 3]) };
     assert!(seen.iter().all(|slot| final_raw(&run, *slot) > 0));
     assert!(unseen.iter().all(|slot| final_raw(&run, *slot) == 0 && sliced_raw(&run.slices, *slot) == 0));
 }
@@ -284,7 +290,7 @@ fn a_group_that_is_alone_counts_all_the_time_and_has_no_slices() {
     let world = RotationWorld::lasting(5);
     let run = run_of(&world, &[None, Some(2), Some(2)]);
     assert_eq!((run.slices.as_slice(), final_raw(&run, 1)), (&[][..], 10));
-    assert!(world.opened.borrow().iter().all(|slot| slot.turn.is_none()));
+    assert!(world.opened.borrow().iter().all(|slot| slot.rotation_group.is_none()));
 }
 
 #[test]
@@ -306,7 +312,10 @@ fn when_groups_cannot_change_any_more_their_values_are_lost_and_the_command_goes
         let reason = cell.lost.as_ref().map(|reason| reason.to_string());
         match cell.slot {
             SlotId(0) => assert_eq!((cell.raw, reason), (20, None)),
-            _ => assert_eq!(reason.as_deref(), Some("its turn could not be changed: no such device")),
+            _ => assert_eq!(
+                reason.as_deref(),
+                Some("its rotation group could not be selected: no such device")
+            ),
         }
     }
 }

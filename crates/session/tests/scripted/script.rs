@@ -82,8 +82,8 @@ struct ScriptedChild {
 }
 
 impl Child for ScriptedChild {
-    fn pid(&self) -> u32 {
-        4711
+    fn pid(&self) -> Option<u32> {
+        Some(4711)
     }
 
     fn release(&mut self) -> Result<()> {
@@ -196,14 +196,14 @@ impl Source for ScriptedSource {
         match self.answers.borrow_mut().pop_front() {
             Some(OpenAnswer::Refuse(name, kind)) => {
                 let slot = slots.iter().find(|slot| slot.name == name).map(|slot| slot.id);
-                Err(Refusal { slot, kind, text: format!("{name}: {kind:?}") })
+                Err(Refusal { slot, kind, reason: format!("{name}: {kind:?}").into() })
             }
             Some(OpenAnswer::RefuseLast(kind)) => {
                 let slot = slots.last().map(|slot| slot.id);
-                Err(Refusal { slot, kind, text: format!("{kind:?}") })
+                Err(Refusal { slot, kind, reason: format!("{kind:?}").into() })
             }
             Some(OpenAnswer::RefuseAll(text)) => {
-                Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() })
+                Err(Refusal::of_target(RefusalKind::TargetNotSupported, text))
             }
             Some(OpenAnswer::Open) | None => Ok(Box::new(ScriptedCounting {
                 rung: self.rung,
@@ -225,9 +225,7 @@ impl Source for ScriptedSource {
     ) -> std::result::Result<Box<dyn Windowing>, Refusal> {
         match self.windows {
             Some(fate) => Ok(Box::new(ScriptedWindows { log: self.log.clone(), fate, stopped: false })),
-            None => {
-                Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: "none".to_owned() })
-            }
+            None => Err(Refusal::of_target(RefusalKind::TargetNotSupported, "none")),
         }
     }
 

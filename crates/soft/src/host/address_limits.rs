@@ -8,21 +8,35 @@
 //! program with less is detached.
 
 use super::cache_addresses::MOST_ADDRESSES;
+use super::memory_limit::MemoryLimit;
 use super::remote_syscalls::number;
 
-/// A soft limit and a hard one, in bytes; [`UNLIMITED`].
-pub(super) type AddressLimits = [u64; 2];
+/// The limits on the addresses of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct AddressLimits {
+    /// The limit that the kernel enforces.
+    pub(super) soft: MemoryLimit,
+    /// The limit up to which the process may raise the soft one.
+    pub(super) hard: MemoryLimit,
+}
 
-/// # Source
-///
-/// Linux `include/uapi/linux/resource.h`, `RLIM64_INFINITY`.
-pub(super) const UNLIMITED: u64 = u64::MAX;
+impl AddressLimits {
+    /// The limits of numbers of the kernel: the soft limit and the hard one.
+    pub(super) fn from_kernel([soft, hard]: [u64; 2]) -> AddressLimits {
+        AddressLimits { soft: MemoryLimit::from_kernel(soft), hard: MemoryLimit::from_kernel(hard) }
+    }
+
+    /// The limits as numbers of the kernel: the soft limit and the hard one.
+    pub(super) fn to_kernel(self) -> [u64; 2] {
+        [self.soft.to_kernel(), self.hard.to_kernel()]
+    }
+}
 
 /// A system call that reads or sets the limits on addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitCall {
-    /// The process that the call names; 0 for the caller.
-    pub(super) of: u32,
+    /// The process that the call names; `None` for the caller.
+    pub(super) of: Option<u32>,
     /// The address of the new limits.
     pub(super) new: Option<u64>,
     /// The address for the old limits.
@@ -45,9 +59,9 @@ pub(super) fn limit_call(number: u64, arguments: [u64; 4]) -> Option<LimitCall> 
     let [first, second, third, fourth] = arguments;
     let some = |address: u64| (address != 0).then_some(address);
     let (of, resource, new, old) = match number {
-        number::SETRLIMIT => (0, first, Some(second), None),
-        number::GETRLIMIT => (0, first, None, Some(second)),
-        number::PRLIMIT64 => (first as u32, second, some(third), some(fourth)),
+        number::SETRLIMIT => (None, first, Some(second), None),
+        number::GETRLIMIT => (None, first, None, Some(second)),
+        number::PRLIMIT64 => (Some(first as u32).filter(|id| *id != 0), second, some(third), some(fourth)),
         _ => return None,
     };
     (resource as u32 == RLIMIT_AS).then_some(LimitCall { of, new, old })
@@ -63,14 +77,17 @@ pub(crate) struct ReportedLimits {
 /// The limits to give to the kernel for those that a program asks for. `real` are its limits in the kernel,
 /// `remembered` those that it was told.
 pub(super) fn widened(call: AddressLimits, real: AddressLimits, remembered: AddressLimits) -> AddressLimits {
-    let [soft, hard] = call.map(|limit| limit.saturating_add(MOST_ADDRESSES));
-    match call {
+    let soft = call.soft.raised_by(MOST_ADDRESSES);
+    let hard = call.hard.raised_by(MOST_ADDRESSES);
+    if call.soft > call.hard {
         // The kernel refuses that.
-        [soft, hard] if soft > hard => call,
+        call
+    } else if call.hard <= remembered.hard {
         // A program that keeps or lowers its hard limit may do so.
-        [_, kept] if kept <= remembered[1] => [soft.min(real[1]), hard.min(real[1])],
+        AddressLimits { soft: soft.min(real.hard), hard: hard.min(real.hard) }
+    } else {
         // Raising it may be refused.
-        _ => [soft, hard],
+        AddressLimits { soft, hard }
     }
 }
 
@@ -81,11 +98,8 @@ pub(super) fn widened(call: AddressLimits, real: AddressLimits, remembered: Addr
 /// `proc(5)`, `/proc/pid/limits`.
 pub(super) fn listed(text: &str) -> Option<AddressLimits> {
     let line = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
-    let mut limits = line.split_ascii_whitespace().map(|word| match word {
-        "unlimited" => Some(UNLIMITED),
-        number => number.parse().ok(),
-    });
-    Some([limits.next()??, limits.next()??])
+    let mut limits = line.split_ascii_whitespace().map(MemoryLimit::from_word);
+    Some(AddressLimits { soft: limits.next()??, hard: limits.next()?? })
 }
 
 #[cfg(test)]
@@ -94,7 +108,18 @@ mod tests {
 
     use super::*;
 
-    const FREE: AddressLimits = [UNLIMITED; 2];
+    /// The kernel's number for no limit.
+    const UNLIMITED: u64 = u64::MAX;
+    const FREE: [u64; 2] = [UNLIMITED; 2];
+
+    fn widened(call: [u64; 2], real: [u64; 2], remembered: [u64; 2]) -> [u64; 2] {
+        let [call, real, remembered] = [call, real, remembered].map(AddressLimits::from_kernel);
+        super::widened(call, real, remembered).to_kernel()
+    }
+
+    fn listed(text: &str) -> Option<[u64; 2]> {
+        super::listed(text).map(AddressLimits::to_kernel)
+    }
 
     #[test]
     fn limits_are_higher_by_a_translation_for_the_kernel() {
@@ -137,9 +162,13 @@ mod tests {
     #[test]
     fn calls_about_other_limits_are_none_of_these() {
         let call = |number, first, second| limit_call(number, [first, second, 3, 4]);
-        assert_eq!(call(number::SETRLIMIT, 9, 7), Some(LimitCall { of: 0, new: Some(7), old: None }));
-        assert_eq!(call(number::GETRLIMIT, 9, 7), Some(LimitCall { of: 0, new: None, old: Some(7) }));
-        assert_eq!(call(number::PRLIMIT64, 5, 9), Some(LimitCall { of: 5, new: Some(3), old: Some(4) }));
+        assert_eq!(call(number::SETRLIMIT, 9, 7), Some(LimitCall { of: None, new: Some(7), old: None }));
+        assert_eq!(call(number::GETRLIMIT, 9, 7), Some(LimitCall { of: None, new: None, old: Some(7) }));
+        assert_eq!(
+            call(number::PRLIMIT64, 5, 9),
+            Some(LimitCall { of: Some(5), new: Some(3), old: Some(4) })
+        );
+        assert_eq!(call(number::PRLIMIT64, 0, 9).map(|call| call.of), Some(None), "the caller");
         assert_eq!(call(number::PRLIMIT64, 5, 7), None);
         assert_eq!(call(number::GETRLIMIT, 3, 7), None);
         assert_eq!(call(number::PRCTL, 9, 7), None);

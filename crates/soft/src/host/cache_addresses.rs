@@ -1,6 +1,7 @@
 //! The addresses that a code cache takes.
 
 use super::maps::MemoryMaps;
+use super::memory_limit::MemoryLimit;
 use crate::translate::{REGION, SLOT_BYTES, SLOTS, TABLE_BYTES, is_region_near};
 
 /// Regions that have room in the memory file. A program hardly ever needs more, so it needs no more
@@ -37,7 +38,7 @@ const STACK_GUARD: u64 = 2 << 20;
 pub(super) fn last_region_addresses_near(
     near: u64,
     maps: &MemoryMaps,
-    stack_limit: u64,
+    stack_limit: MemoryLimit,
 ) -> impl Iterator<Item = u64> {
     let gaps: Vec<(u64, u64)> = maps.gaps().filter(|(_, end)| *end < END_OF_ADDRESSES).collect();
     let last = gaps.len().saturating_sub(1);
@@ -46,8 +47,9 @@ pub(super) fn last_region_addresses_near(
             true => start.next_multiple_of(ALIGNMENT),
             false => end.checked_sub(REGION)? / ALIGNMENT * ALIGNMENT,
         };
-        let behind = if position == last { stack_limit.saturating_add(STACK_GUARD) } else { 0 };
-        let fits = at >= start && at.saturating_add(REGION).saturating_add(behind) <= end;
+        let kept = if position == last { stack_limit.raised_by(STACK_GUARD) } else { MemoryLimit::Bytes(0) };
+        let needed = kept.raised_by(at.saturating_add(REGION));
+        let fits = at >= start && needed <= MemoryLimit::Bytes(end);
         (fits && is_region_near(at, near)).then_some(at)
     };
     gaps.into_iter().enumerate().filter_map(in_gap)
@@ -66,21 +68,24 @@ mod tests {
         7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n\
         ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
 
-    fn found(near: u64, stack_limit: u64) -> Vec<u64> {
+    fn found(near: u64, stack_limit: MemoryLimit) -> Vec<u64> {
         last_region_addresses_near(near, &MemoryMaps::of(CROWDED), stack_limit).collect()
     }
 
     #[test]
     fn a_region_fits_in_a_gap_and_leaves_the_stack_its_limit() {
-        assert_eq!(found(0x7fff_f780_0000, 8 << 20), [0x7fff_b000_0000, 0x7fff_f820_0000]);
-        assert_eq!(found(0x7fff_f780_0000, 60 << 20), [0x7fff_b000_0000]);
-        assert_eq!(found(0x7fff_f780_0000, u64::MAX), [0x7fff_b000_0000]);
+        assert_eq!(
+            found(0x7fff_f780_0000, MemoryLimit::Bytes(8 << 20)),
+            [0x7fff_b000_0000, 0x7fff_f820_0000]
+        );
+        assert_eq!(found(0x7fff_f780_0000, MemoryLimit::Bytes(60 << 20)), [0x7fff_b000_0000]);
+        assert_eq!(found(0x7fff_f780_0000, MemoryLimit::Unlimited), [0x7fff_b000_0000]);
     }
 
     #[test]
     fn gaps_out_of_reach_have_no_address_for_a_region() {
-        assert_eq!(found(0x5555_5555_4000, 8 << 20), [] as [u64; 0]);
-        assert_eq!(found(0x7fff_4000_0000, 8 << 20), [0x7fff_6c00_0000]);
-        assert_eq!(last_region_addresses_near(0, &MemoryMaps::none(), 0).count(), 0);
+        assert_eq!(found(0x5555_5555_4000, MemoryLimit::Bytes(8 << 20)), [] as [u64; 0]);
+        assert_eq!(found(0x7fff_4000_0000, MemoryLimit::Bytes(8 << 20)), [0x7fff_6c00_0000]);
+        assert_eq!(last_region_addresses_near(0, &MemoryMaps::none(), MemoryLimit::Bytes(0)).count(), 0);
     }
 }

@@ -30,6 +30,7 @@ use super::heat_map::HeatMap;
 use super::mapping_changes::ChangeHistory;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::maps_listing::of_listings;
+use super::memory_limit::MemoryLimit;
 use super::modelled_blocks::ModelledBlocks;
 use super::proc;
 use super::readout::EventReadout;
@@ -129,7 +130,7 @@ impl CodeCacheMapping {
         tid: u32,
         registers: &Registers,
         maps: &MemoryMaps,
-        allowance: u64,
+        allowance: MemoryLimit,
         settings: TranslationSettings,
     ) -> io::Result<CodeCacheMapping> {
         let name = auxiliary(tid, AT_PLATFORM)?;
@@ -151,12 +152,12 @@ impl CodeCacheMapping {
         tid: u32,
         registers: &Registers,
         maps: &MemoryMaps,
-        allowance: u64,
+        allowance: MemoryLimit,
     ) -> io::Result<()> {
         if !self.ranges().all(|(start, len)| maps.is_free(start, len)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if addresses_for(self.prepared.len()) > allowance {
+        if !allowance.permits(addresses_for(self.prepared.len())) {
             return Err(too_narrow());
         }
         let text = registers.rsp.wrapping_sub(BELOW);
@@ -216,14 +217,14 @@ impl CodeCacheMapping {
         old: &CodeCacheMapping,
         tid: u32,
         near: u64,
-        allowance: u64,
+        allowance: MemoryLimit,
         settings: TranslationSettings,
     ) -> io::Result<CodeCacheMapping> {
         let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, MemoryMaps::read(tid)?);
         let map = |remote: RemoteSyscalls| {
             // With a limit on addresses there is no room for both. The tracer reads the counters in its own
             // mapping.
-            if allowance != u64::MAX {
+            if allowance != MemoryLimit::Unlimited {
                 old.unmap_shared(remote)?;
             }
             CodeCacheMapping::map(remote, name, (&maps, allowance), near, settings)
@@ -237,7 +238,7 @@ impl CodeCacheMapping {
     fn map(
         remote: RemoteSyscalls,
         name: u64,
-        (maps, allowance): (&MemoryMaps, u64),
+        (maps, allowance): (&MemoryMaps, MemoryLimit),
         near: u64,
         settings: TranslationSettings,
     ) -> io::Result<CodeCacheMapping> {
@@ -261,7 +262,7 @@ impl CodeCacheMapping {
     pub(super) fn again(
         (tid, registers): (u32, &Registers),
         maps: &MemoryMaps,
-        allowance: u64,
+        allowance: MemoryLimit,
         translation: Translation,
     ) -> io::Result<CodeCacheMapping> {
         let name = auxiliary(tid, AT_PLATFORM)?;
@@ -657,11 +658,11 @@ impl TableMapping {
     fn largest(
         remote: RemoteSyscalls,
         name: u64,
-        (maps, allowance): (&MemoryMaps, u64),
+        (maps, allowance): (&MemoryMaps, MemoryLimit),
         table_at: Option<u64>,
     ) -> io::Result<(usize, TableMapping)> {
         let mut made = Err(too_narrow());
-        for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| addresses_for(*slots) <= allowance) {
+        for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| allowance.permits(addresses_for(*slots))) {
             made = TableMapping::map(remote, name, (maps, table_at), slots).map(|shared| (slots, shared));
             if made.is_ok() {
                 break;

@@ -8,9 +8,8 @@ use cyclometer_sys::process::{address_limits, errno};
 use cyclometer_sys::trace::{self, Change, Registers};
 
 use super::action::{ActionResult, TaskAction};
-use super::address_limits::{
-    AddressLimits, LimitCall, RLIMIT_AS, ReportedLimits, UNLIMITED, listed, widened,
-};
+use super::address_limits::{AddressLimits, LimitCall, RLIMIT_AS, ReportedLimits, listed, widened};
+use super::memory_limit::MemoryLimit;
 use super::process::TaskMode;
 use super::remote_syscalls::{RemoteSyscalls, number};
 use super::syscalls::EFAULT;
@@ -27,12 +26,15 @@ enum LimitOwner {
 impl Tracees {
     /// The number of addresses that a translation may use: those above the limit that the program knows of,
     /// or half of the limit. The program might need the other half.
-    pub(super) fn allowance(&self, tid: u32) -> u64 {
-        let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
+    pub(super) fn allowance(&self, tid: u32) -> MemoryLimit {
+        let Some(real) = real_limits(tid) else { return MemoryLimit::Unlimited };
+        let MemoryLimit::Bytes(limit) = real.soft else { return MemoryLimit::Unlimited };
         let process = self.tasks.get(&tid).map(|task| task.process);
-        let reported = |process| self.reported(LimitOwner::Process(process), real)[0];
-        let spare = process.map_or(0, |process| real[0].saturating_sub(reported(process)));
-        spare.max(real[0] / 2)
+        let spare = process.map_or(0, |process| {
+            let reported = self.reported(LimitOwner::Process(process), real).soft;
+            limit.saturating_sub(reported.to_kernel())
+        });
+        MemoryLimit::Bytes(spare.max(limit / 2))
     }
 
     /// The limits that a process believes in where the kernel has these for it.
@@ -85,8 +87,8 @@ impl Tracees {
 
     /// A task of the process with an id, as the program names it, and the owner of its limits; `None` where
     /// it is not followed. A parent may name its child before that has stopped.
-    fn target(&self, tid: u32, id: u32) -> Option<(u32, LimitOwner)> {
-        let of = if id == 0 { tid } else { id };
+    fn target(&self, tid: u32, id: Option<u32>) -> Option<(u32, LimitOwner)> {
+        let of = id.unwrap_or(tid);
         let whose = match self.tasks.get(&of) {
             Some(task) => LimitOwner::Process(task.process),
             None => {
@@ -95,7 +97,7 @@ impl Tracees {
         };
         // In another PID namespace an id belongs to another process.
         let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
-        (id == 0 || list(&tid.to_string()) == list("self")).then_some((of, whose))
+        (id.is_none() || list(&tid.to_string()) == list("self")).then_some((of, whose))
     }
 
     /// Sets limits, if the call does. `real` are the limits in the kernel, `remembered` those that the
@@ -115,13 +117,15 @@ impl Tracees {
         };
         let cache = context.cache.borrow();
         let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&real[0].to_ne_bytes());
-        bytes[8..16].copy_from_slice(&real[1].to_ne_bytes());
+        let [soft, hard] = real.to_kernel().map(u64::to_ne_bytes);
+        bytes[..8].copy_from_slice(&soft);
+        bytes[8..16].copy_from_slice(&hard);
         cache.write_scratch(context.slot, &bytes);
         let (remote, scratch_address) =
             (RemoteSyscalls::new(tid, cache.gadget()), cache.scratch_address(context.slot));
         drop(cache);
-        remote.call(number::PRLIMIT64, [call.of.into(), RLIMIT_AS.into(), scratch_address, 0, 0, 0])?;
+        let of = u64::from(call.of.unwrap_or(0));
+        remote.call(number::PRLIMIT64, [of, RLIMIT_AS.into(), scratch_address, 0, 0, 0])?;
         self.note_limits(whose, ReportedLimits { reported, real });
         Ok(())
     }
@@ -136,7 +140,7 @@ fn is_alive(tid: u32) -> bool {
 fn real_limits(tid: u32) -> Option<AddressLimits> {
     // The right to trace does not always include the right to read limits.
     let text = || super::proc::text(format!("/proc/{tid}/limits")).ok();
-    address_limits(tid).ok().or_else(|| listed(&text()?))
+    address_limits(tid).ok().map(AddressLimits::from_kernel).or_else(|| listed(&text()?))
 }
 
 /// # Source
@@ -146,12 +150,12 @@ fn read_limits(tid: u32, address: u64) -> io::Result<AddressLimits> {
     let mut bytes = [0; 16];
     let read = trace::read_memory(tid, address, &mut bytes).unwrap_or(0);
     let words = bytes.as_chunks::<8>().0;
-    let whole = || [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])];
+    let whole = || AddressLimits::from_kernel([u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])]);
     (read == bytes.len()).then(whole).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
 fn write_limits(tid: u32, address: u64, limits: AddressLimits) -> io::Result<()> {
-    let bytes: Vec<u8> = limits.into_iter().flat_map(u64::to_ne_bytes).collect();
+    let bytes: Vec<u8> = limits.to_kernel().into_iter().flat_map(u64::to_ne_bytes).collect();
     match trace::write_memory(tid, address, &bytes) {
         Ok(written) if written == bytes.len() => Ok(()),
         _ => Err(io::ErrorKind::InvalidInput.into()),

@@ -81,6 +81,7 @@ mod mapping_permission;
 mod mapping_policy;
 mod maps;
 mod maps_listing;
+mod memory_limit;
 mod modelled_accesses;
 mod modelled_blocks;
 mod native_state;

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::memory_limit::MemoryLimit;
+
 /// Larger than most files of `/proc`.
 const ROOM: usize = 8 << 10;
 
@@ -51,16 +53,16 @@ pub(super) fn first_thread(tid: u32) -> Option<u32> {
     id.trim().parse().ok()
 }
 
-/// The size in bytes that the stack of a process may reach; the greatest number where that is unlimited or
-/// unknown.
+/// The size that the stack of a process may reach; [`MemoryLimit::Unlimited`] also where it is unknown.
 ///
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/limits`: the soft limit is the first number.
-pub(super) fn stack_limit(pid: u32) -> u64 {
+pub(super) fn stack_limit(pid: u32) -> MemoryLimit {
     let limits = text(format!("/proc/{pid}/limits")).unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(u64::MAX)
+    let soft = line.and_then(|line| MemoryLimit::from_word(line.split_whitespace().next()?));
+    soft.unwrap_or(MemoryLimit::Unlimited)
 }
 
 /// The CPU time of a task so far, in ns; `None` where the kernel does not report it.
@@ -101,8 +103,8 @@ mod tests {
 
     #[test]
     fn the_limit_of_a_stack_is_read_and_unknown_of_no_process() {
-        assert!(stack_limit(std::process::id()) >= 64 << 10);
-        assert_eq!(stack_limit(0), u64::MAX);
+        assert!(stack_limit(std::process::id()).permits(64 << 10));
+        assert_eq!(stack_limit(0), MemoryLimit::Unlimited);
     }
 
     #[test]

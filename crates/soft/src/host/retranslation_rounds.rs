@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::trace;
 
 use super::code_cache::CodeCacheMapping;
+use super::memory_limit::MemoryLimit;
 use super::proc::{has_signal, status};
 use super::proc::{kernel_ticks, ran_ns};
 use super::process::{TaskMode, TracedTask};
@@ -226,7 +227,7 @@ impl RetranslationRounds {
         // translation as well.
         let alone = !lends && !tracees.is_shared(tid, &context.cache);
         // With a limit on addresses there is no room for two translations.
-        alone && tracees.allowance(tid) == u64::MAX
+        alone && tracees.allowance(tid) == MemoryLimit::Unlimited
     }
 
     /// Whether an interrupted task is to be retranslated now.

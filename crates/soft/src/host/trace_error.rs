@@ -3,6 +3,7 @@
 use std::io;
 
 /// The reason why a task cannot be followed any more.
+#[derive(Debug)]
 pub(super) enum TraceError {
     /// It has ended, or is about to.
     Gone,

@@ -135,9 +135,14 @@ impl Tracees {
             || self.early_children.contains_key(&tid)
     }
 
+    /// The parents that lend their memory to a task (vfork).
+    pub(super) fn lenders(&self, tid: u32) -> impl Iterator<Item = u32> {
+        self.tasks.iter().filter(move |(_, parent)| parent.waits_for_child(tid)).map(|(parent, _)| *parent)
+    }
+
     /// Whether a task uses the memory of a parent that waits for it (vfork).
     pub(super) fn borrows(&self, tid: u32) -> bool {
-        self.tasks.values().any(|parent| parent.waits_for_child(tid))
+        self.lenders(tid).next().is_some()
     }
 
     /// The tasks that wait for a child do so no longer: it uses another memory, or has ended.

@@ -19,6 +19,7 @@ use super::claims::CodeClaims;
 use super::code_cache::{AT_ENTRY, CodeCacheMapping, auxiliary};
 use super::equivalent_blocks::EquivalentBlocks;
 use super::maps::{MapsCache, MemoryMapping, MemoryMaps};
+use super::memory_limit::MemoryLimit;
 use super::proc;
 use super::process_rights::ProcessRights;
 use super::profile_store::ProfileStore;
@@ -194,7 +195,7 @@ impl TranslationStore {
         &self,
         program: (u32, &Registers),
         maps: &MemoryMaps,
-        allowance: u64,
+        allowance: MemoryLimit,
         (name, settings): (&str, TranslationSettings),
         search: &mut RestartableSearch,
     ) -> Option<CodeCacheMapping> {
@@ -214,7 +215,7 @@ impl TranslationStore {
         &self,
         file: &mut fs::File,
         program: (u32, &Registers),
-        (maps, allowance): (&MemoryMaps, u64),
+        (maps, allowance): (&MemoryMaps, MemoryLimit),
         settings: TranslationSettings,
         search: &mut RestartableSearch,
     ) -> Result<CodeCacheMapping, CacheMiss> {

@@ -190,9 +190,9 @@ fn work_that_changes_faster_than_phases_are_found_is_reported_and_no_other() {
     ];
     for (windows, noise, lengths) in lengths {
         for &length in lengths {
-            let turns: Vec<Stretch> =
+            let rotation_groups: Vec<Stretch> =
                 (0..windows / length).map(|i| (length, if i % 2 == 0 { READ } else { COMPUTE })).collect();
-            let phases = phases(&program(&turns, noise, &mut Random::seeded(7)));
+            let phases = phases(&program(&rotation_groups, noise, &mut Random::seeded(7)));
             let is_reported = phases.fast_columns == [0, 1, 2];
             let shares: Vec<f64> = phases.phases.iter().map(|phase| phase.share).collect();
             let is_found = shares.len() == 2 && shares.iter().all(|share| (0.48..0.52).contains(share));
@@ -210,13 +210,13 @@ fn work_that_changes_faster_than_phases_are_found_is_reported_and_no_other() {
 
 #[test]
 fn fast_changes_of_a_part_of_the_run_are_reported_and_tiny_ones_are_not() {
-    let turns = |windows: usize, other: [f64; 3]| {
+    let rotation_groups = |windows: usize, other: [f64; 3]| {
         (0..windows).map(move |i| (1, if i % 2 == 0 { READ } else { other }))
     };
     let hair = READ.map(|rate| rate * 1.01);
     let phases_of = |stretches: Vec<Stretch>| phases(&program(&stretches, 0.0, &mut Random::seeded(8)));
-    assert!(phases_of(turns(200, hair).collect()).fast_columns.is_empty());
-    let late = phases_of([(300, READ)].into_iter().chain(turns(200, COMPUTE)).collect());
+    assert!(phases_of(rotation_groups(200, hair).collect()).fast_columns.is_empty());
+    let late = phases_of([(300, READ)].into_iter().chain(rotation_groups(200, COMPUTE)).collect());
     assert_eq!(late.fast_columns, [0, 1, 2]);
 }
 

@@ -124,12 +124,12 @@ impl Hard {
 
 /// Lengths of slices in ms, each with its rotation group, over a run of a [`Hard`] program. The slices last
 /// 10 ms from the beginning, or begin with 1 ms and double in each round up to that length.
-pub(super) fn slices(turns: usize, grow: bool, random: &mut Random) -> Vec<(usize, usize)> {
+pub(super) fn slices(rotation_groups: usize, grow: bool, random: &mut Random) -> Vec<(usize, usize)> {
     let (mut slices, mut left, mut length) = (Vec::new(), HARD_MS, if grow { 1 } else { 10 });
     while left > 0 {
-        for turn in random.permutation(turns) {
+        for rotation_group in random.permutation(rotation_groups) {
             let this = left.min(length);
-            slices.extend((this > 0).then_some((this, turn)));
+            slices.extend((this > 0).then_some((this, rotation_group)));
             left -= this;
         }
         length = 10.min(2 * length);
@@ -138,8 +138,8 @@ pub(super) fn slices(turns: usize, grow: bool, random: &mut Random) -> Vec<(usiz
 }
 
 /// A run of a program of this kind, measured in this many rotation groups.
-pub(super) fn run(kind: ProgramKind, turns: usize, random: &mut Random) -> ProgramRun {
-    let phases = phases(kind, turns, random);
+pub(super) fn run(kind: ProgramKind, rotation_groups: usize, random: &mut Random) -> ProgramRun {
+    let phases = phases(kind, rotation_groups, random);
     let mut run = ProgramRun {
         lengths: vec![0.01; SLICES],
         cycles: Vec::new(),
@@ -158,7 +158,7 @@ pub(super) fn run(kind: ProgramKind, turns: usize, random: &mut Random) -> Progr
     run
 }
 
-fn phases(kind: ProgramKind, turns: usize, random: &mut Random) -> Vec<ProgramPhase> {
+fn phases(kind: ProgramKind, rotation_groups: usize, random: &mut Random) -> Vec<ProgramPhase> {
     let some: Vec<ProgramPhase> = (0..SLICES / 20).map(|_| ProgramPhase::random(random)).collect();
     let indices = (0..SLICES).scan((0, 0), |(current, left), slice| {
         (*current, *left) = match kind {
@@ -168,7 +168,7 @@ fn phases(kind: ProgramKind, turns: usize, random: &mut Random) -> Vec<ProgramPh
             ProgramKind::Markov => (*current, 0),
             ProgramKind::Spikes => (usize::from(random.below(50) == 0), 0),
             ProgramKind::Periodic => (usize::from(slice % PERIOD < PERIOD / 2), 0),
-            ProgramKind::PeriodOfRotation => (usize::from(slice % turns == 0), 0),
+            ProgramKind::PeriodOfRotation => (usize::from(slice % rotation_groups == 0), 0),
             ProgramKind::Ramp => (0, 0),
         };
         Some(*current)
@@ -179,19 +179,24 @@ fn phases(kind: ProgramKind, turns: usize, random: &mut Random) -> Vec<ProgramPh
 }
 
 /// The rotation group of each slice: a fresh random order each round.
-pub(super) fn shuffled(turns: usize, random: &mut Random) -> Vec<usize> {
-    std::iter::repeat_with(|| random.permutation(turns)).flatten().take(SLICES).collect()
+pub(super) fn shuffled(rotation_groups: usize, random: &mut Random) -> Vec<usize> {
+    std::iter::repeat_with(|| random.permutation(rotation_groups)).flatten().take(SLICES).collect()
 }
 
 /// The rotation group of each slice: the same order each round, as in the kernel.
-pub(super) fn round_robin(turns: usize) -> Vec<usize> {
-    (0..SLICES).map(|slice| slice % turns).collect()
+pub(super) fn round_robin(rotation_groups: usize) -> Vec<usize> {
+    (0..SLICES).map(|slice| slice % rotation_groups).collect()
 }
 
 /// The counts of the event in the slices of its rotation group.
-pub(super) fn seen(event: usize, counts: &[u64], turns: usize, order: &[usize]) -> Vec<Option<u64>> {
-    let on = |turn: &usize| *turn == event % turns;
-    counts.iter().zip(order).map(|(count, turn)| on(turn).then_some(*count)).collect()
+pub(super) fn seen(
+    event: usize,
+    counts: &[u64],
+    rotation_groups: usize,
+    order: &[usize],
+) -> Vec<Option<u64>> {
+    let on = |rotation_group: &usize| *rotation_group == event % rotation_groups;
+    counts.iter().zip(order).map(|(count, rotation_group)| on(rotation_group).then_some(*count)).collect()
 }
 
 /// A uniform deviate in 0..1.

@@ -43,10 +43,10 @@ impl Tally {
 
 impl Tally {
     /// Adds the estimates of all events of a run.
-    fn add_run(&mut self, run: &ProgramRun, columns: &[&[f64]], turns: usize, order: &[usize]) {
+    fn add_run(&mut self, run: &ProgramRun, columns: &[&[f64]], rotation_groups: usize, order: &[usize]) {
         let rotation = Rotation::new(&run.lengths, columns);
         for (event, counts) in run.events.iter().enumerate() {
-            let estimate = rotation.estimate(&seen(event, counts, turns, order)).unwrap();
+            let estimate = rotation.estimate(&seen(event, counts, rotation_groups, order)).unwrap();
             self.add(&estimate, counts.iter().sum::<u64>() as f64);
         }
     }
@@ -55,7 +55,7 @@ impl Tally {
 /// The estimates of a kind of program with a number of rotation groups.
 struct Trial {
     kind: ProgramKind,
-    turns: usize,
+    rotation_groups: usize,
     /// In a random order, by the counts of every slice.
     random: Tally,
     /// In the same order each round, by time.
@@ -63,14 +63,14 @@ struct Trial {
 }
 
 impl Trial {
-    fn of(kind: ProgramKind, turns: usize) -> Trial {
-        let mut trial = Trial { kind, turns, random: Tally::default(), fixed: Tally::default() };
-        let mut random = Random::seeded(turns as u64);
+    fn of(kind: ProgramKind, rotation_groups: usize) -> Trial {
+        let mut trial = Trial { kind, rotation_groups, random: Tally::default(), fixed: Tally::default() };
+        let mut random = Random::seeded(rotation_groups as u64);
         for _ in 0..REPEATS {
-            let run = run(kind, turns, &mut random);
-            let order = shuffled(turns, &mut random);
-            trial.random.add_run(&run, &[&run.cycles, &run.instructions], turns, &order);
-            trial.fixed.add_run(&run, &[], turns, &round_robin(turns));
+            let run = run(kind, rotation_groups, &mut random);
+            let order = shuffled(rotation_groups, &mut random);
+            trial.random.add_run(&run, &[&run.cycles, &run.instructions], rotation_groups, &order);
+            trial.fixed.add_run(&run, &[], rotation_groups, &round_robin(rotation_groups));
         }
         assert_eq!(trial.random.estimates, (REPEATS * EVENTS) as f64);
         trial
@@ -80,13 +80,23 @@ impl Trial {
 /// Every kind of program with every number of rotation groups, computed once for all tests.
 fn trials() -> &'static [Trial] {
     static ALL: OnceLock<Vec<Trial>> = OnceLock::new();
-    ALL.get_or_init(|| KINDS.into_iter().flat_map(|kind| TURNS.map(|turns| Trial::of(kind, turns))).collect())
+    ALL.get_or_init(|| {
+        KINDS
+            .into_iter()
+            .flat_map(|kind| TURNS.map(|rotation_groups| Trial::of(kind, rotation_groups)))
+            .collect()
+    })
 }
 
 fn check_errors(kinds: &[ProgramKind], right: impl Fn(f64, f64) -> bool) {
     for trial in trials().iter().filter(|trial| kinds.contains(&trial.kind)) {
         let (random, fixed) = (trial.random.mean_error(), trial.fixed.mean_error());
-        assert!(right(random, fixed), "{:?}, {} turns: {random:.2} %, {fixed:.2} %", trial.kind, trial.turns);
+        assert!(
+            right(random, fixed),
+            "{:?}, {} turns: {random:.2} %, {fixed:.2} %",
+            trial.kind,
+            trial.rotation_groups
+        );
     }
 }
 
@@ -98,39 +108,40 @@ fn intervals_hold_the_total_of_every_kind_of_program_as_often_as_they_say() {
             (91.0..=99.0).contains(&coverage),
             "{:?}, {} turns: {coverage:.1} %",
             trial.kind,
-            trial.turns
+            trial.rotation_groups
         );
     }
 }
 
 #[test]
 fn intervals_hold_the_total_of_a_program_that_sleeps() {
-    for turns in TURNS {
+    for rotation_groups in TURNS {
         let (mut random, mut tally) = (Random::seeded(7), Tally::default());
         for _ in 0..REPEATS {
             let run = sleeper(&mut random);
-            tally.add_run(&run, &[], turns, &shuffled(turns, &mut random));
+            tally.add_run(&run, &[], rotation_groups, &shuffled(rotation_groups, &mut random));
         }
         let coverage = tally.coverage();
-        assert!((91.0..=99.0).contains(&coverage), "{turns} turns: {coverage:.1} %");
+        assert!((91.0..=99.0).contains(&coverage), "{rotation_groups} turns: {coverage:.1} %");
     }
 }
 
 /// Estimates of a hard program, with slices that grow or not.
-fn hard(kind: Hard, turns: usize, grow: bool, repeats: usize) -> Tally {
-    let (mut random, mut tally) = (Random::seeded(turns as u64), Tally::default());
+fn hard(kind: Hard, rotation_groups: usize, grow: bool, repeats: usize) -> Tally {
+    let (mut random, mut tally) = (Random::seeded(rotation_groups as u64), Tally::default());
     for _ in 0..repeats {
-        let (lengths, order): (Vec<usize>, Vec<usize>) = cut(turns, grow, &mut random).into_iter().unzip();
-        tally.add_run(&kind.run(&lengths, &mut random), &[], turns, &order);
+        let (lengths, order): (Vec<usize>, Vec<usize>) =
+            cut(rotation_groups, grow, &mut random).into_iter().unzip();
+        tally.add_run(&kind.run(&lengths, &mut random), &[], rotation_groups, &order);
     }
     tally
 }
 
 #[test]
 fn intervals_of_a_start_that_is_unlike_the_rest_hold_where_turns_are_short_at_first() {
-    for turns in TURNS {
-        let coverage = hard(Hard::Start, turns, true, REPEATS).coverage();
-        assert!(coverage >= 91.0, "{turns} turns: {coverage:.1} %");
+    for rotation_groups in TURNS {
+        let coverage = hard(Hard::Start, rotation_groups, true, REPEATS).coverage();
+        assert!(coverage >= 91.0, "{rotation_groups} turns: {coverage:.1} %");
     }
     let long = hard(Hard::Start, 8, false, REPEATS).coverage();
     assert!(long < 85.0, "turns of one length do it as well: {long:.1} %");
@@ -140,9 +151,9 @@ fn intervals_of_a_start_that_is_unlike_the_rest_hold_where_turns_are_short_at_fi
 #[test]
 fn intervals_of_programs_with_few_heavy_moments_hold_as_seldom_as_documented() {
     for (kind, documented) in [(Hard::Bursts, [84.6, 65.3, 43.9]), (Hard::HeavyTail, [83.2, 77.7, 73.0])] {
-        for (turns, expected) in TURNS.into_iter().zip(documented) {
-            let coverage = hard(kind, turns, true, REPEATS).coverage();
-            assert!((coverage - expected).abs() < 8.0, "{kind:?}, {turns} turns: {coverage:.1} %");
+        for (rotation_groups, expected) in TURNS.into_iter().zip(documented) {
+            let coverage = hard(kind, rotation_groups, true, REPEATS).coverage();
+            assert!((coverage - expected).abs() < 8.0, "{kind:?}, {rotation_groups} turns: {coverage:.1} %");
         }
     }
 }

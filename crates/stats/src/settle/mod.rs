@@ -20,7 +20,7 @@ pub(crate) use rotated::Observed;
 
 use combine::combine;
 use instance::{Instance, Judged, not_counted};
-use rotated::combine_turns;
+use rotated::combine_rotated;
 use trust::{SourceLimits, incredible_zero};
 
 /// Combines the cells of one slot into a count.
@@ -58,8 +58,8 @@ impl<'a> SlotReading<'a> {
     }
 
     /// As [`settle`], for an event that shared counters in rotation.
-    pub(crate) fn count_of_turn(self, span: Span, observed: impl FnOnce() -> Observed) -> Count {
-        self.count_by(|instances| combine_turns(instances, span, observed))
+    pub(crate) fn count_of_rotation_group(self, span: Span, observed: impl FnOnce() -> Observed) -> Count {
+        self.count_by(|instances| combine_rotated(instances, span, observed))
     }
 
     fn count_by(self, combine: impl FnOnce(&[Instance]) -> Count) -> Count {

@@ -19,7 +19,7 @@ pub(crate) enum Observed {
 
 /// The count of an event that shared counters in rotation. Lost instances make it partial, as without
 /// rotation.
-pub(super) fn combine_turns(
+pub(super) fn combine_rotated(
     instances: &[Instance],
     span: Span,
     observed: impl FnOnce() -> Observed,

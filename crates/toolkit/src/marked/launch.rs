@@ -163,7 +163,7 @@ impl Launch for MarkedLaunch<'_> {
         command.variables.push(board.variable().into());
         let inner = self.inner.prepare(&command)?;
         let marked = Marked { board, counters: Vec::new(), left_out: Vec::new() };
-        self.boards.0.borrow_mut().prepared.insert(inner.pid(), marked);
+        self.boards.0.borrow_mut().prepared.extend(inner.pid().map(|pid| (pid, marked)));
         Ok(Box::new(MarkedChild { inner, boards: self.boards.clone() }))
     }
 }
@@ -175,12 +175,12 @@ struct MarkedChild {
 }
 
 impl Child for MarkedChild {
-    fn pid(&self) -> u32 {
+    fn pid(&self) -> Option<u32> {
         self.inner.pid()
     }
 
     fn release(&mut self) -> Result<()> {
-        self.boards.release(self.inner.pid());
+        self.inner.pid().into_iter().for_each(|pid| self.boards.release(pid));
         self.inner.release()
     }
 
@@ -207,7 +207,7 @@ impl Child for MarkedChild {
 
 impl Drop for MarkedChild {
     fn drop(&mut self) {
-        self.boards.end(self.inner.pid());
+        self.inner.pid().into_iter().for_each(|pid| self.boards.end(pid));
     }
 }
 
@@ -257,8 +257,8 @@ impl Counting for MarkedCounting {
         self.inner.stop()
     }
 
-    fn select(&mut self, turn: u32) -> Result<()> {
-        self.inner.select(turn)
+    fn select(&mut self, rotation_group: u32) -> Result<()> {
+        self.inner.select(rotation_group)
     }
 
     fn exited(&mut self, exit: &Exit) {
@@ -273,8 +273,8 @@ impl Counting for MarkedCounting {
         self.inner.longest_pause()
     }
 
-    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        self.inner.read_turn(turn, out)
+    fn read_rotation_group(&mut self, rotation_group: u32, out: &mut Reading) -> Result<()> {
+        self.inner.read_rotation_group(rotation_group, out)
     }
 
     fn counters(&mut self) -> Vec<CounterAt> {

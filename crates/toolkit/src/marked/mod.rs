@@ -105,7 +105,7 @@ fn region(own: &OfLabel<'_>, report: &Report, boards: &[BoardContents]) -> Marke
     for pass in &mut report.plan.passes {
         // In its own threads a program counts all events all the time, as far as the kernel has counters for
         // them.
-        pass.slots.iter_mut().for_each(|slot| slot.turn = None);
+        pass.slots.iter_mut().for_each(|slot| slot.rotation_group = None);
     }
     let (mut runs, mut faults) = (Vec::new(), Faults::default());
     let passes = report.plan.passes.clone();

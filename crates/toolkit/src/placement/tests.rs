@@ -12,8 +12,10 @@ fn placement(id: &str, list: &str) -> Placement<'static> {
 /// The names and counters of each pass.
 fn passes(id: &str, list: &str) -> Vec<Vec<(String, CounterId)>> {
     let placement = placement(id, list);
-    let seat = |seat: &CounterAssignment| (placement.events[seat.demand].selected.name.clone(), seat.counter);
-    placement.packing.passes.iter().map(|pass| pass.iter().map(seat).collect()).collect()
+    let assignment = |assignment: &CounterAssignment| {
+        (placement.events[assignment.demand].selected.name.clone(), assignment.counter)
+    };
+    placement.packing.passes.iter().map(|pass| pass.iter().map(assignment).collect()).collect()
 }
 
 /// Every event of a CPU by name.
@@ -181,7 +183,7 @@ fn events_of_a_metric_meet_where_that_costs_no_pass() {
     let placement = placement("skylakex", list);
     assert_eq!(placement.packing.passes.len(), 2);
     let meets = |pass: &Vec<CounterAssignment>| {
-        [0, 4].iter().all(|event| pass.iter().any(|seat| seat.demand == *event))
+        [0, 4].iter().all(|event| pass.iter().any(|assignment| assignment.demand == *event))
     };
     assert!(placement.packing.passes.iter().any(meets), "{:?}", placement.packing);
 }
@@ -273,9 +275,9 @@ proptest! {
         let text = |(name, pin): &(&str, Option<u8>)| pin.map_or_else(|| (*name).to_owned(), |pin| format!("{name}@{pin}"));
         let texts: Vec<String> = events.iter().map(text).collect();
         let expected = fewest(&codes, cpu.counters());
-        for turn in 0..texts.len() {
+        for rotation_group in 0..texts.len() {
             let mut order = texts.clone();
-            order.rotate_left(turn);
+            order.rotate_left(rotation_group);
             for order in [order.clone(), order.into_iter().rev().collect()] {
                 let placement = placement(id, &order.join(","));
                 check(&placement);
@@ -293,11 +295,11 @@ fn check(placement: &Placement<'_>) {
     for pass in &placement.packing.passes {
         let mut taken = CounterMask::EMPTY;
         let mut held: Vec<ExtraRegister> = Vec::new();
-        for seat in pass {
-            let event = &placement.events[seat.demand];
-            let coded = &event.codes[seat.way];
-            assert!(coded.counters.is_none_or(|named| named.contains(seat.counter)), "{seat:?}");
-            let own = seat.counters(event.wide);
+        for assignment in pass {
+            let event = &placement.events[assignment.demand];
+            let coded = &event.codes[assignment.way];
+            assert!(coded.counters.is_none_or(|named| named.contains(assignment.counter)), "{assignment:?}");
+            let own = assignment.counters(event.wide);
             assert!(own.and(taken).is_empty() && own.without(placement.counters).is_empty(), "{pass:?}");
             taken = taken.or(own);
             held.extend(coded.code.extra);
@@ -307,15 +309,15 @@ fn check(placement: &Placement<'_>) {
         assert_eq!(placement.free_in(pass), placement.counters.without(taken));
     }
     for event in 0..placement.events.len() {
-        let seats = placement
+        let assignments = placement
             .packing
             .passes
             .iter()
             .flatten()
-            .filter(|seat| seat.demand == event && !seat.repeats)
+            .filter(|assignment| assignment.demand == event && !assignment.repeats)
             .count();
         let refused = placement.packing.refused.contains(&Unplaceable::Event(event));
-        assert!(seats == usize::from(!refused), "{event} has {seats} seats");
+        assert!(assignments == usize::from(!refused), "{event} has {assignments} seats");
     }
 }
 
@@ -335,7 +337,8 @@ fn raw_codes_use_the_second_register_as_the_kernel_does_and_only_for_values_that
         assert_eq!(passes(id, &format!("cpu/{first}/,cpu/{second}/")).len(), expected, "{id}");
     }
     let both = placement("silvermont", &format!("cpu/{first}/,cpu/{second}/"));
-    let umask = |seat: &CounterAssignment| both.events[seat.demand].codes[seat.way].code.umask;
+    let umask =
+        |assignment: &CounterAssignment| both.events[assignment.demand].codes[assignment.way].code.umask;
     let mut umasks: Vec<u8> = both.packing.passes[0].iter().map(umask).collect();
     umasks.sort_unstable();
     assert_eq!(umasks, [1, 2], "the second register goes with another unit mask there");

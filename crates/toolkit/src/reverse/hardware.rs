@@ -4,7 +4,7 @@ use cyclometer_arch::{Chip, Coded, perf_words};
 use cyclometer_backend::{msr, sources, sysreg};
 use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::concept::Concept;
-use cyclometer_core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_core::event::{PerfClass, PerfEvent, RegisterAssignment, RegisterCode, RegisterEvent};
 use cyclometer_core::exec::Reading;
 use cyclometer_core::plan::IntentSubject;
 use cyclometer_core::{
@@ -127,7 +127,7 @@ impl HardwarePmu {
         let slot = self.slots_of("instructions:u")?.pop()?;
         let is_beside = |part: &Part| match part {
             Part::Registers(event) => {
-                event.seats.iter().all(|seat| matches!(seat.counter, CounterId::Fixed(_)))
+                event.assignments.iter().all(|assignment| matches!(assignment.counter, CounterId::Fixed(_)))
             }
             _ => self.chip.counters.known().fixed_bits() != 0,
         };
@@ -192,7 +192,7 @@ impl CodeSlots {
             cpus: CpuSet::default(),
             codes: vec![RegisterCode { code, counters: CounterMask::from_iter([counter]) }],
             wide: false,
-            seats: vec![RegisterSeat { turn: None, counter, code }],
+            assignments: vec![RegisterAssignment { rotation_group: None, counter, code }],
         }
     }
 }
@@ -292,7 +292,7 @@ impl OpenFailure {
     fn into_error(self) -> Error {
         match self {
             OpenFailure::Failed(error) => error,
-            OpenFailure::Refused(Refusal { kind, text, .. }) => {
+            OpenFailure::Refused(Refusal { kind, reason, .. }) => {
                 let kind = match kind {
                     RefusalKind::NoPermission => ErrorKind::PermissionDenied,
                     RefusalKind::Busy => ErrorKind::CounterBusy,
@@ -300,7 +300,7 @@ impl OpenFailure {
                     RefusalKind::NotSupported | RefusalKind::Invalid => ErrorKind::EventUnsupported,
                     _ => ErrorKind::Os,
                 };
-                Error::new(kind, text)
+                Error::new(kind, reason.to_string())
             }
         }
     }
@@ -321,9 +321,9 @@ impl SweepTarget for HardwareTarget {
             Ok(()) => Ok(CodePlacement::Placed),
             Err(OpenFailure::Refused(Refusal {
                 kind: RefusalKind::NotSupported | RefusalKind::Invalid,
-                text,
+                reason,
                 ..
-            })) => Ok(CodePlacement::Refused(text)),
+            })) => Ok(CodePlacement::Refused(reason.to_string())),
             Err(failure) => Err(failure.into_error()),
         }
     }

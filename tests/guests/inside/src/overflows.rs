@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use cyclometer_backend::{Launcher, Mode, OverflowRecord, OverflowSample, OverflowSampling, Overflows, Wake};
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::CommandSpec;
-use cyclometer_core::{CpuSet, Launch, Modes, Part, Refusal, Rung, Slot, SlotId, Target};
+use cyclometer_core::{Child, CpuSet, Launch, Modes, Part, Refusal, Rung, Slot, SlotId, Target};
 use cyclometer_kernels::{Kernel, KernelMemory, Rounds};
 use cyclometer_sys::affinity::Affinity;
 
@@ -222,7 +222,7 @@ fn every(period: u64, ring_pages: usize) -> Result<OverflowSampling> {
 }
 
 fn opened(answer: std::result::Result<Overflows, Refusal>) -> Result<Overflows> {
-    answer.map_err(|refusal| anyhow!("refused: {} ({:?})", refusal.text, refusal.kind))
+    answer.map_err(|refusal| anyhow!("refused: {} ({:?})", refusal.reason, refusal.kind))
 }
 
 /// The drained records.
@@ -250,7 +250,7 @@ fn sampled(slot: &Slot, program: &Program, how: OverflowSampling) -> Result<(Dra
     Affinity::only(0).give(0).context("moving to CPU 0")?;
     let launcher = Launcher::start()?;
     let mut child = launcher.prepare(&CommandSpec::new(program.path))?;
-    let mut overflows = opened(Overflows::open(slot, &[], &Target::Child(child.pid()), how))?;
+    let mut overflows = opened(Overflows::open(slot, &[], &target_of(child.as_ref())?, how))?;
     overflows.start()?;
     child.release()?;
     let mut all = Drained::default();
@@ -398,7 +398,7 @@ fn family(event: &Event) -> Result<()> {
     let mut child = Launcher::start()?.prepare(&CommandSpec::new(LONG.path))?;
     let (leader, member) = (event.slot(0, Modes::USER), event.cycles().slot(1, Modes::USER));
     let answer =
-        Overflows::open(&leader, &[member], &Target::Child(child.pid()), every(event.period(), SMALL)?);
+        Overflows::open(&leader, &[member], &target_of(child.as_ref())?, every(event.period(), SMALL)?);
     if release()? < (6, 12) {
         return told(answer, &["from version 6.12", "one event alone"]);
     }
@@ -412,6 +412,10 @@ fn family(event: &Event) -> Result<()> {
     let whole = |sample: &OverflowSample| matches!(sample.values[..], [(SlotId(0), 1..), (SlotId(1), 1..)]);
     ensure!(!all.samples.is_empty() && all.samples.iter().all(whole), "{:?}", all.samples);
     Ok(())
+}
+
+fn target_of(child: &dyn Child) -> Result<Target> {
+    child.pid().map(Target::Child).context("a command without a process id")
 }
 
 /// The first two numbers of the kernel's version.
@@ -430,9 +434,10 @@ fn is_refused(slot: &Slot, ring_pages: usize, words: &[&str]) -> Result<()> {
 
 fn told(answer: std::result::Result<Overflows, Refusal>, words: &[&str]) -> Result<()> {
     let Err(refusal) = answer else { bail!("it was opened") };
-    println!("{}", refusal.text);
+    let reason = refusal.reason.to_string();
+    println!("{reason}");
     for word in words {
-        ensure!(refusal.text.contains(word), "nothing said of {word:?}: {}", refusal.text);
+        ensure!(reason.contains(word), "nothing said of {word:?}: {reason}");
     }
     Ok(())
 }

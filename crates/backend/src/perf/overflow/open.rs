@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{EventFamily, PerfRefusal, RefusalReason};
 use cyclometer_core::{Part, Refusal, Slot, SlotId, Target};
 use cyclometer_sys::perf::{Attr, CLOCK_MONOTONIC, OpenEvent, flags};
 use cyclometer_sys::process::errno;
@@ -13,7 +14,6 @@ use cyclometer_sys::ring::{Format, Ring, read_format, sample_type};
 use super::{FurtherPeriod, OverflowSampling, SampledEvent, trouble};
 use crate::perf::group::{PerfGroup, PerfMember};
 use crate::perf::program::{attributes, open_event, refused};
-use crate::perf::refusal;
 use crate::perf::target::{self, EventTarget};
 
 /// The sampled events of a group, and how they are sampled.
@@ -41,8 +41,7 @@ pub(super) fn rings(
 ) -> Result<Vec<SampledEvent>, Refusal> {
     let how = sampling.how;
     if !target::processes(on).is_empty() {
-        let text = "a process that runs already is sampled by its threads, each for itself".to_owned();
-        return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
+        return Err(Refusal::of_target(RefusalKind::TargetNotSupported, PerfRefusal::SampledByThreads));
     }
     let mut places = if how.for_windows { target::places(on)? } else { places(on)? };
     places.iter_mut().for_each(|place| place.inherit &= !how.for_windows);
@@ -56,8 +55,8 @@ pub(super) fn rings(
         wanted.extend(at.into_iter().map(|place| (unit, leader, place)));
     }
     if wanted.is_empty() {
-        let text = format!("{} counts on none of the chosen CPUs", slot.name);
-        return Err(refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text));
+        let reason = PerfRefusal::NotOnCpus { event: slot.name.clone() };
+        return Err(Refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, reason));
     }
     let rings = wanted.len();
     wanted.iter().map(|(unit, leader, place)| ring(unit, leader, place, sampling, rings)).collect()
@@ -102,9 +101,8 @@ fn events(slot: &Slot) -> Result<Vec<PerfMember<'_>>, Refusal> {
         .collect::<Result<_, _>>()?;
     let pmu = |i: usize| events[i].event.pmu.as_str();
     if (1..events.len()).any(|i| (0..i).any(|other| pmu(other) == pmu(i))) {
-        let text =
-            format!("{} is a sum of events here, and a sample is of single ones: name them", slot.name);
-        return Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text));
+        let reason = PerfRefusal::SampleOfSum { event: slot.name.clone() };
+        return Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, reason));
     }
     Ok(events)
 }
@@ -113,8 +111,9 @@ fn event<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<PerfMember<'
     match what {
         Part::Perf(event) => Ok(PerfMember { slot, part, event }),
         _ => {
-            let text = format!("{} is no event of perf: it cannot be sampled", slot.name);
-            Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text))
+            let of = EventFamily::SampledPerf;
+            let reason = RefusalReason::NotAmongEvents { event: slot.name.clone(), of };
+            Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, reason))
         }
     }
 }
@@ -123,11 +122,8 @@ fn event<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<PerfMember<'
 fn alone_on_its_pmu(unit: &PerfGroup<'_>) -> Result<(), Refusal> {
     let of_kernel = unit.members.iter().find(|member| member.event.class == PerfClass::Software);
     of_kernel.map_or(Ok(()), |member| {
-        let text = format!(
-            "{} would be counted once for each of several core PMUs: leave it out, or record it alone",
-            member.slot.name
-        );
-        Err(refusal::of_slot(member.slot.id, RefusalKind::GroupMixed, text))
+        let reason = PerfRefusal::CountedByEachPmu { event: member.slot.name.clone() };
+        Err(Refusal::of_slot(member.slot.id, RefusalKind::GroupMixed, reason))
     })
 }
 
@@ -136,8 +132,8 @@ fn is_beside(event: &PerfEvent, leader: &PerfEvent) -> bool {
 }
 
 fn elsewhere(member: &Slot, leader: &PerfEvent) -> Refusal {
-    let text = format!("{} is not on {}: events of a group must be on one PMU", member.name, leader.pmu);
-    refusal::of_slot(member.id, RefusalKind::GroupMixed, text)
+    let reason = PerfRefusal::NotOnPmuOfGroup { event: member.name.clone(), pmu: leader.pmu.clone() };
+    Refusal::of_slot(member.id, RefusalKind::GroupMixed, reason)
 }
 
 /// Opens the event with its members at one place, and its ring; `rings` is the number of all rings.
@@ -163,8 +159,8 @@ fn ring(
     let ring = Ring::of(&event, how.ring_pages);
     let ring = ring.map_err(|e| trouble::of_ring(leader.slot, place, how, rings, &e))?;
     let further = into_one_ring(unit, &members, &event, sampling).map_err(|(member, e)| {
-        let text = format!("the samples of {} cannot go to the buffer of the first event: {e}", member.name);
-        refusal::of_slot(member.id, RefusalKind::Other, text)
+        let reason = PerfRefusal::NotInBuffer { event: member.name.clone(), error: e.to_string() };
+        Refusal::of_slot(member.id, RefusalKind::Other, reason)
     })?;
     Ok(SampledEvent {
         ring,
@@ -389,7 +385,11 @@ mod tests {
         for refused in [units(&sum, &[]), units(&single, std::slice::from_ref(&sum))] {
             let refused = refused.unwrap_err();
             assert_eq!((refused.slot, refused.kind), (Some(sum.id), RefusalKind::Invalid));
-            assert!(refused.text.starts_with("e0 is a sum of events here"), "{}", refused.text);
+            assert!(
+                refused.reason.to_string().starts_with("e0 is a sum of events here"),
+                "{}",
+                refused.reason
+            );
         }
     }
 
@@ -407,7 +407,7 @@ mod tests {
         let alone = [slot(3, None, vec![event("cpu_core", 4, PerfClass::Core)])];
         let refusal = units(&leader, &alone).unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::GroupMixed);
-        assert!(refusal.text.contains("e3 is not on cpu_atom"), "{}", refusal.text);
+        assert!(refusal.reason.to_string().contains("e3 is not on cpu_atom"), "{}", refusal.reason);
     }
 
     #[test]

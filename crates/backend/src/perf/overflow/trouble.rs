@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::reason::{LockedPages, PerfRefusal, RefusalReason, SamplingPermit};
 use cyclometer_core::{Modes, Refusal, Slot};
 use cyclometer_sys::perf::{Attr, flags};
 use cyclometer_sys::process::errno;
@@ -12,7 +13,6 @@ use cyclometer_sys::ring::page_size;
 use super::OverflowSampling;
 use crate::perf::group::{PerfGroup, PerfMember};
 use crate::perf::program::{open_event, refused};
-use crate::perf::refusal;
 use crate::perf::target::{self, EventTarget};
 
 /// Why the sampled event was not opened.
@@ -40,33 +40,29 @@ pub(super) fn of_leader(
     let without_interrupts = number == Some(errno::EOPNOTSUPP)
         || (number == Some(errno::EINVAL) && says(without(FILTERS), errno::EOPNOTSUPP));
     if without_interrupts {
-        return refusal::of_slot(leader.slot.id, RefusalKind::NotSupported, no_interrupts(&leader.event.pmu));
+        let reason = PerfRefusal::NoOverflows { pmu: leader.event.pmu.clone() };
+        return Refusal::of_slot(leader.slot.id, RefusalKind::NotSupported, reason);
     }
     if number == Some(errno::EINVAL)
         && place.inherit
         && unit.members.len() > 1
         && answers(without(flags::INHERIT)).is_ok()
     {
-        let text = "samples of a command with its children cannot tell the counts of other events (EINVAL): \
-                    Linux can from version 6.12 on; sample one event alone";
-        return refusal::of_slot(leader.slot.id, RefusalKind::Invalid, text.to_owned());
+        return Refusal::of_slot(leader.slot.id, RefusalKind::Invalid, PerfRefusal::InheritedValues);
     }
-    let mut refusal = refused(&PerfGroup { members: vec![*leader] }, leader, place, e, 0);
-    if refusal.kind == RefusalKind::NoPermission {
-        refusal.text += &permitting(paranoid(), place.is_everyones(), leader.slot.filter);
+    let refusal = refused(&PerfGroup { members: vec![*leader] }, leader, place, e, 0);
+    match refusal.reason {
+        RefusalReason::Perf(PerfRefusal::Answer(answer)) if refusal.kind == RefusalKind::NoPermission => {
+            let permit = permitting(paranoid(), place.is_everyones(), leader.slot.filter);
+            let answer = Box::new(answer);
+            Refusal { reason: PerfRefusal::SamplesForbidden { answer, permit }.into(), ..refusal }
+        }
+        reason => Refusal { reason, ..refusal },
     }
-    refusal
 }
 
 /// Flags that exclude modes.
 const FILTERS: u64 = flags::EXCLUDE_USER | flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV | flags::EXCLUDE_IDLE;
-
-fn no_interrupts(pmu: &str) -> String {
-    format!(
-        "the PMU {pmu} tells no overflows, so that its events can be counted and not sampled (EOPNOTSUPP); RISC-V needs \
-         Sscofpmf for it; sample a clock instead: cpu-clock, task-clock"
-    )
-}
 
 /// Why a ring was not mapped; `rings` is the number of all rings.
 ///
@@ -81,7 +77,7 @@ pub(super) fn of_ring(
     e: &io::Error,
 ) -> Refusal {
     let pages = how.ring_pages;
-    let (kind, text) = match e.raw_os_error() {
+    let (kind, reason) = match e.raw_os_error() {
         Some(errno::EPERM) => {
             let locked = Locked {
                 rings,
@@ -94,11 +90,14 @@ pub(super) fn of_ring(
             (RefusalKind::NoPermission, too_much_locked(locked, place))
         }
         Some(errno::EINVAL) if !pages.is_power_of_two() => {
-            (RefusalKind::Invalid, format!("{pages} pages of samples: the kernel wants a power of two"))
+            (RefusalKind::Invalid, PerfRefusal::PagesNoPowerOfTwo { pages })
         }
-        _ => (RefusalKind::Other, format!("there is no room for {pages} pages of samples on {place}: {e}")),
+        _ => {
+            let (place, error) = (place.to_string(), e.to_string());
+            (RefusalKind::Other, PerfRefusal::NoBuffer { pages, place, error })
+        }
     };
-    refusal::of_slot(slot.id, kind, text)
+    Refusal::of_slot(slot.id, kind, reason)
 }
 
 /// Memory for rings, and the limits on it.
@@ -134,15 +133,14 @@ impl Locked {
 /// The kernel's default of `kernel.perf_event_mlock_kb` where pages have 4 KiB.
 const USUAL_KB: u64 = 516;
 
-fn too_much_locked(locked: Locked, place: &EventTarget) -> String {
-    let Locked { rings, ring_pages, allowed_kb, .. } = locked;
-    let allowed = allowed_kb.map_or(String::new(), |kb| format!(", now {kb} for each CPU and user"));
-    let all = if rings > 1 { format!(", one of {rings} such places,") } else { String::new() };
-    let enough = locked.permitting_kb();
-    format!(
-        "{ring_pages} pages of samples on {place}{all} are more memory than kernel.perf_event_mlock_kb lets users lock{allowed} \
-         (EPERM): take fewer pages, or `sudo sysctl kernel.perf_event_mlock_kb={enough}`"
-    )
+fn too_much_locked(locked: Locked, place: &EventTarget) -> PerfRefusal {
+    PerfRefusal::TooMuchLocked(Box::new(LockedPages {
+        pages: locked.ring_pages,
+        place: place.to_string(),
+        buffers: locked.rings,
+        allowed_kb: locked.allowed_kb,
+        needed_kb: locked.permitting_kb(),
+    }))
 }
 
 fn paranoid() -> Option<i64> {
@@ -158,18 +156,15 @@ fn number(file: &str) -> Option<i64> {
 /// # Source
 ///
 /// Linux `Documentation/admin-guide/sysctl/kernel.rst`, `perf_event_paranoid`; 3 is Debian's.
-fn permitting(paranoid: Option<i64>, of_everyone: bool, modes: Option<Modes>) -> String {
+fn permitting(paranoid: Option<i64>, of_everyone: bool, modes: Option<Modes>) -> Option<SamplingPermit> {
     let wants_kernel = modes.unwrap_or(Modes::ALL).kernel;
     let needed = match (of_everyone, wants_kernel) {
         (true, _) => 0,
         (false, true) => 1,
         (false, false) => 2,
     };
-    let Some(now) = paranoid.filter(|now| *now > needed) else { return String::new() };
-    let or = if needed == 1 && now == 2 { "sample user mode alone, or " } else { "" };
-    format!(
-        ": kernel.perf_event_paranoid is {now}; {or}`sudo sysctl kernel.perf_event_paranoid={needed}` permits it"
-    )
+    let paranoid = paranoid.filter(|now| *now > needed)?;
+    Some(SamplingPermit { paranoid, needed, user_mode_permitted: needed == 1 && paranoid == 2 })
 }
 
 #[cfg(test)]
@@ -182,30 +177,33 @@ mod tests {
     #[test]
     fn what_is_forbidden_is_told_with_the_setting_that_permits_it() {
         let user = Some(Modes::USER);
-        assert!(permitting(Some(3), false, user).contains("sysctl kernel.perf_event_paranoid=2` permits"));
-        assert_eq!(permitting(Some(2), false, user), "");
-        assert!(
-            permitting(Some(2), false, None)
-                .contains("user mode alone, or `sudo sysctl kernel.perf_event_paranoid=1`")
-        );
-        assert!(permitting(Some(1), true, user).ends_with("perf_event_paranoid=0` permits it"));
-        assert_eq!(permitting(None, true, user), "");
+        let permit = |paranoid, needed, user_mode_permitted| {
+            Some(SamplingPermit { paranoid, needed, user_mode_permitted })
+        };
+        assert_eq!(permitting(Some(3), false, user), permit(3, 2, false));
+        assert_eq!(permitting(Some(2), false, user), None);
+        assert_eq!(permitting(Some(2), false, None), permit(2, 1, true));
+        assert_eq!(permitting(Some(1), true, user), permit(1, 0, false));
+        assert_eq!(permitting(None, true, user), None);
     }
 
     #[test]
     fn a_ring_that_is_not_given_is_told_with_the_limit() {
         let place = places(&Target::ThisThread).unwrap().remove(0);
         let locked = Locked { rings: 4, ring_pages: 1024, page: 4096, cpus: 4, allowed_kb: Some(516) };
-        let text = too_much_locked(locked, &place);
+        let text = too_much_locked(locked, &place).to_string();
         assert!(text.contains("1024 pages") && text.contains("now 516 for each CPU"), "{text}");
         assert!(text.ends_with("`sudo sysctl kernel.perf_event_mlock_kb=4616`"), "{text}");
         let slot = Slot::new(SlotId(3), "e", Rung::Perf, Vec::new());
         let how = OverflowSampling { ring_pages: 3, ..OverflowSampling::every(NonZeroU64::MIN) };
         let refusal = of_ring(&slot, &place, how, 1, &io::Error::from_raw_os_error(errno::EINVAL));
         assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(3)), RefusalKind::Invalid));
-        assert!(refusal.text.contains("power of two"), "{}", refusal.text);
+        assert!(refusal.reason.to_string().contains("power of two"), "{}", refusal.reason);
         let refusal = of_ring(&slot, &place, how, 1, &io::Error::from_raw_os_error(errno::EPERM));
-        assert!(refusal.kind == RefusalKind::NoPermission && refusal.text.contains("perf_event_mlock_kb"));
+        assert!(
+            refusal.kind == RefusalKind::NoPermission
+                && refusal.reason.to_string().contains("perf_event_mlock_kb")
+        );
     }
 
     /// Pages that the kernel lets a user lock.

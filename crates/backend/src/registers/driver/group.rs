@@ -10,7 +10,7 @@ use crate::registers::program::{GroupOf, Recipe, SlotPart};
 /// Events of one rotation group on one CPU.
 #[derive(Debug)]
 pub(super) struct DriverGroup {
-    turn: Option<u32>,
+    rotation_group: Option<u32>,
     members: Vec<GroupMember>,
     /// The program of the members whose counters are still ours; `None` when there are none.
     program: Option<RegisterProgram>,
@@ -62,7 +62,7 @@ impl DriverGroup {
             }
         };
         let mut group = DriverGroup {
-            turn: of.turn,
+            rotation_group: of.rotation_group,
             members: of.members.into_iter().map(member).collect(),
             program: None,
             active: Vec::new(),
@@ -74,8 +74,8 @@ impl DriverGroup {
         group
     }
 
-    pub(super) fn turn(&self) -> Option<u32> {
-        self.turn
+    pub(super) fn rotation_group(&self) -> Option<u32> {
+        self.rotation_group
     }
 
     pub(super) fn program(&self) -> Option<&RegisterProgram> {

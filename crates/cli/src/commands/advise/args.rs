@@ -9,7 +9,7 @@ use clap::builder::RangedU64ValueParser;
 /// The notes of `advise --help` below the options.
 const NOTES: &str = "\
 The command is executed up to three times: natively with the kernel's accounting (and the PMU, where there is one), under the \
-software PMU, and natively with windows that models of caches, branches and threads look at. Its output is discarded \
+software PMU, and natively with windows of time in which caches, branches and threads are modelled. Its output is discarded \
 unless --output says otherwise. Shares of time are estimates.
 
 Exit status: 0 with and without findings; that of the command if it fails; 125 cyclometer failed; 126 the command cannot \
@@ -27,7 +27,7 @@ pub struct AdviseArgs {
     /// counters.
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     pub history: Option<PathBuf>,
-    /// Execute the command so often at most; fewer executions answer fewer questions.
+    /// The most executions of the command; fewer executions answer fewer questions.
     #[arg(short, long, value_name = "N", default_value = "3", value_parser = RangedU64ValueParser::<usize>::new().range(1..=3))]
     pub runs: usize,
     /// The standard input of each run: a file, or null.

@@ -11,7 +11,7 @@ use cyclometer_toolkit::{Error, ErrorKind, Recovery, Result};
 use serde_json::Value;
 
 use crate::commands::recorded;
-use crate::failure::{FileUse, of_file};
+use crate::failure::of_input;
 
 /// Longest JSON that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -35,7 +35,7 @@ pub struct ReadFacts {
 ///
 /// `ErrorKind::Io`; `ErrorKind::InvalidInput` for another kind of file.
 pub fn read(path: &Path) -> Result<ReadFacts> {
-    let failed = |error: io::Error| of_file("FILE", FileUse::Read, path, error);
+    let failed = |error: io::Error| of_input(path, error);
     let mut source: Box<dyn Read> = match recorded::is_stdin(path) {
         true => Box::new(io::stdin()),
         false => Box::new(BufReader::new(File::open(path).map_err(failed)?)),
@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<ReadFacts> {
         return Err(refused(path, &format!("it is longer than {MAX_BYTES} bytes")));
     }
     let value: Value =
-        serde_json::from_slice(&bytes).map_err(|error| refused(path, &format!("it is no JSON: {error}")))?;
+        serde_json::from_slice(&bytes).map_err(|error| refused(path, &format!("it is not JSON: {error}")))?;
     parse(&value).map_err(|reason| refused(path, &reason))
 }
 

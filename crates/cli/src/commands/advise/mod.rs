@@ -1,4 +1,4 @@
-//! `advise`: measures a command, and names the faults that its counts speak for.
+//! `advise`: measures a command, and names the performance problems that its counts indicate.
 
 mod args;
 mod file;

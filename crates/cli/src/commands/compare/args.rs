@@ -62,14 +62,14 @@ pub struct CompareArgs {
     /// Number of changes that --by shows; 0: all.
     #[arg(help_heading = COUNTING, long, value_name = "N", default_value_t = 20, requires = "by")]
     pub top: usize,
-    /// The smallest change that is reported as `changed`; of exact counts any is.
+    /// The smallest change that is reported as `changed`; a change of exact counts is always reported.
     #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     pub threshold: f64,
     /// Number of pairs, which is the number of native runs of each command.
     #[arg(help_heading = RUNS, short, long, visible_alias = "runs", visible_short_alias = 'r', value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=MOST_PAIRS as i64))]
     pub pairs: Option<u32>,
-    /// Number of runs of each command before that, without counting; 1 by default.
+    /// Number of runs of each command before the pairs, without counting; 1 by default.
     #[arg(help_heading = RUNS, short, long, value_name = "N")]
     pub warmup: Option<u32>,
     /// Start no pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as fit.

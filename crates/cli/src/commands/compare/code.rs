@@ -251,7 +251,7 @@ mod tests {
             Count::Exact(count) => Some(count as f64),
             _ => None,
         };
-        RunValue { run, pass: 0, value, count, half_width: None, turn: None }
+        RunValue { run, pass: 0, value, count, half_width: None, rotation_group: None }
     }
 
     /// The events and runs that are left, and the notes.

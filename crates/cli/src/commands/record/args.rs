@@ -58,7 +58,8 @@ pub struct RecordArgs {
     /// Events to count, as in `cycles,instructions,branch-misses`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
-    /// A table of events that goes before the catalogue's; see `stat --help`. Can be repeated.
+    /// A table of events that is searched before the catalogue, in any format that `stat` takes. Can be
+    /// repeated.
     #[arg(help_heading = COUNTING, long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
     /// The source of the counts.
@@ -67,7 +68,8 @@ pub struct RecordArgs {
     /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
-    /// Neither keep nor use execution profiles and translations of earlier runs under the software PMU.
+    /// Neither use nor write the execution profiles and translations of the software PMU: each run starts
+    /// like the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
     /// Record a running process and the processes and threads that it starts.
@@ -93,7 +95,7 @@ pub struct RecordArgs {
     /// Other meanings for its events: a file in the semantics format.
     #[arg(help_heading = SIMULATED, long, value_name = "FILE", requires = "machine")]
     pub semantics: Option<PathBuf>,
-    /// Decides all that is left to chance there.
+    /// Seed of the simulation's random choices.
     #[arg(help_heading = SIMULATED, long, value_name = "N", requires = "machine")]
     pub seed: Option<u64>,
     /// The destination of the command's standard output: inherit, null (/dev/null), pipe (read and

@@ -205,8 +205,10 @@ impl Tracer {
         crate::host::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
-        if !self.tracees.other_threads(child).is_empty() {
-            self.restartable.check(&mut self.tracees, child, THREADS)?;
+        if !self.tracees.other_threads(child).is_empty()
+            && let Some(process) = self.tracees.process(child)
+        {
+            self.restartable.search(process, child, THREADS)?;
         }
         // Another thread may have added a region while this one was created.
         let maps = MemoryMaps::read(child)?;

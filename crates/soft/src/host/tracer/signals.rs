@@ -250,7 +250,8 @@ impl Tracer {
             trace::set_signal_info(tid, &info)?;
         }
         if disposition == SignalDisposition::Handled
-            && let Err(TraceError::Detach(reason)) = self.restartable.check(&mut self.tracees, tid, HANDLERS)
+            && let Some(process) = self.tracees.process(tid)
+            && let Err(TraceError::Detach(reason)) = self.restartable.search(process, tid, HANDLERS)
         {
             return Ok(TaskAction::Detach { reason: Some(reason), signal });
         }

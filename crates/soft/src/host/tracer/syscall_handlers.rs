@@ -9,10 +9,11 @@ use crate::host::action::{ActionResult, TaskAction};
 use crate::host::file_writes::WriteEffect;
 use crate::host::listing_calls::{names_proc, names_status};
 use crate::host::remote_syscalls::number;
-use crate::host::restartable_checks::SharingRefusal;
+use crate::host::restartable::{SHARED, found};
+use crate::host::restartable_checks::SharingAction;
 use crate::host::syscalls::{EFAULT, SyscallAction, action_for};
 use crate::host::task_state::{StopRequest, TaskEvent};
-use crate::host::trace_error::TraceError;
+use crate::host::trace_error::{TraceError, TraceResult};
 
 /// Calls behind which a process expects no more signals of a source.
 const ENDS_SIGNALS: [u64; 8] = [
@@ -32,13 +33,11 @@ impl Tracer {
         if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
             self.delayed_signals.send_before_call(&self.tracees, tid);
         }
-        if let Err(SharingRefusal { error, parents }) =
-            self.restartable.check_sharing(&mut self.tracees, tid, &registers)
-        {
-            if let TraceError::Detach(reason) = &error {
-                parents.iter().for_each(|parent| self.request_detach(*parent, Some(reason.clone())));
-            }
-            return Err(error);
+        let shares = self.tracees.process(tid).is_some_and(|process| process.shares);
+        match SharingAction::before(tid, &registers, shares)? {
+            SharingAction::None => {}
+            SharingAction::Search => self.begin_sharing(tid)?,
+            SharingAction::Refuse => return Err(found(SHARED)),
         }
         match action_for(tid, &registers) {
             SyscallAction::Make => Ok(TaskAction::Resume),
@@ -106,6 +105,21 @@ impl Tracer {
             SyscallAction::EndCounted(reason) => self.tracees.end_counted(tid, reason),
             SyscallAction::Trace(target) => self.tracees.action_for_attach(tid, target),
         }
+    }
+
+    /// A process is about to share memory with others, and so is a parent whose memory it borrows (vfork). If
+    /// its code has restartable sequences, all of them are detached.
+    fn begin_sharing(&mut self, tid: u32) -> TraceResult {
+        let parents: Vec<u32> = self.tracees.lenders(tid).collect();
+        for sharing in parents.iter().chain([&tid]) {
+            self.tracees.process(*sharing).into_iter().for_each(|process| process.shares = true);
+        }
+        let Some(process) = self.tracees.process(tid) else { return Ok(()) };
+        let searched = self.restartable.search(process, tid, SHARED);
+        if let Err(TraceError::Detach(reason)) = &searched {
+            parents.iter().for_each(|parent| self.request_detach(*parent, Some(reason.clone())));
+        }
+        searched
     }
 
     /// A file is about to be opened, whose path is at this address.

@@ -52,7 +52,7 @@ impl Source for FakePerf {
                         0x82d0 => Some(Concept::Stores),
                         0x0010 => {
                             let text = "the kernel refuses the attributes (EINVAL)".to_owned();
-                            return Err(Refusal { slot: Some(slot.id), kind: RefusalKind::Invalid, text });
+                            return Err(Refusal::of_slot(slot.id, RefusalKind::Invalid, text));
                         }
                         _ => None,
                     }
@@ -192,13 +192,13 @@ fn registers_get_a_code_on_every_general_counter() {
     let (target, _, _) = target();
     let codes = CodeSlots { rung: Rung::Msr, ..target.codes.clone() };
     let slots = codes.of(0x81d0).unwrap();
-    let seats: Vec<CounterId> = slots
+    let assignments: Vec<CounterId> = slots
         .iter()
         .map(|slot| match &slot.parts[0] {
-            Part::Registers(event) => event.seats[0].counter,
+            Part::Registers(event) => event.assignments[0].counter,
             part => panic!("{part:?}"),
         })
         .collect();
-    assert_eq!(seats, (0..4).map(CounterId::General).collect::<Vec<_>>());
-    assert_eq!(codes.counters(), seats.into_iter().map(Some).collect::<Vec<_>>());
+    assert_eq!(assignments, (0..4).map(CounterId::General).collect::<Vec<_>>());
+    assert_eq!(codes.counters(), assignments.into_iter().map(Some).collect::<Vec<_>>());
 }

@@ -248,7 +248,7 @@ fn not_json(text: &str, error: &serde_json::Error) -> BaselineProblem {
             format!("line {}: {word} is no number, and no JSON", error.line()),
             "a value that was not measured is null; have the file written anew",
         ),
-        None => BaselineProblem::new(format!("it is no JSON: {error}"), SAVE_ANEW),
+        None => BaselineProblem::new(format!("it is not JSON: {error}"), SAVE_ANEW),
     }
 }
 
@@ -374,8 +374,8 @@ mod tests {
     #[test]
     fn files_that_are_no_baseline_say_so() {
         for (text, part) in [
-            ("", "it is no JSON"),
-            ("{", "it is no JSON"),
+            ("", "it is not JSON"),
+            ("{", "it is not JSON"),
             ("{}", "no format that is known"),
             ("[1]", "no format that is known"),
             (r#"{"schema_version": 7}"#, "schema_version 7"),

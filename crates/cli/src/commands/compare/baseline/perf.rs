@@ -639,6 +639,6 @@ mod tests {
         }
         let cut = row("", "1", "cycles:u", "100.00") + "{\"counter-value\" : \"12";
         assert_eq!(parse(&cut).unwrap_err().text, "line 2 of perf's is no JSON");
-        assert!(parse("a\n{\"x\": 1}").unwrap_err().text.starts_with("it is no JSON"));
+        assert!(parse("a\n{\"x\": 1}").unwrap_err().text.starts_with("it is not JSON"));
     }
 }

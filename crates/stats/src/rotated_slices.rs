@@ -21,7 +21,7 @@ const SWITCH: Slack = Slack { least_ns: 200_000, divisor: 10 };
 
 /// The slices of a run, or of an interval of it, with the facts needed to judge them.
 #[derive(Clone, Copy)]
-pub(crate) struct Turns<'a> {
+pub(crate) struct RotatedSlices<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) pass: usize,
     pub(crate) slices: &'a [Slice],
@@ -43,55 +43,56 @@ pub fn settle_slices(
     slot: SlotId,
     asked: Scope,
 ) -> Option<Count> {
-    Turns { plan, pass, slices, span: Span::Interval }.settle(reading, slot, asked)
+    RotatedSlices { plan, pass, slices, span: Span::Interval }.settle(reading, slot, asked)
 }
 
-impl<'a> Turns<'a> {
-    pub(crate) fn of_run(plan: &'a Plan, run: &'a Run) -> Turns<'a> {
-        Turns { plan, pass: run.pass, slices: &run.slices, span: Span::Whole }
+impl<'a> RotatedSlices<'a> {
+    pub(crate) fn of_run(plan: &'a Plan, run: &'a Run) -> RotatedSlices<'a> {
+        RotatedSlices { plan, pass: run.pass, slices: &run.slices, span: Span::Whole }
     }
 
     /// The rotation group of a slot; `None` where it counted all the time, or without rotation.
-    pub(crate) fn turn(&self, slot: SlotId) -> Option<u32> {
+    pub(crate) fn rotation_group(&self, slot: SlotId) -> Option<u32> {
         if self.slices.is_empty() {
             return None;
         }
         let pass = self.plan.passes.get(self.pass)?;
-        pass.slots.iter().find(|held| held.id == slot)?.turn
+        pass.slots.iter().find(|held| held.id == slot)?.rotation_group
     }
 
     pub(crate) fn settle(&self, reading: &Reading, slot: SlotId, asked: Scope) -> Option<Count> {
-        let turn = self.turn(slot)?;
+        let rotation_group = self.rotation_group(slot)?;
         let line = self.plan.lines.get(slot.0)?;
         let of = SlotReading { line, reading, slot, asked };
-        Some(of.count_of_turn(self.span, || self.observed(slot, turn)))
+        Some(of.count_of_rotation_group(self.span, || self.observed(slot, rotation_group)))
     }
 
     /// The note about the slices of a slot, if there is one.
     pub(crate) fn note(&self, slot: SlotId) -> Option<String> {
-        let turn = self.turn(slot)?;
+        let rotation_group = self.rotation_group(slot)?;
         let candidate = self.plan.lines.get(slot.0)?.candidate()?;
         if candidate.only.is_some() {
             // The target may have been on the other core type, and no slice is left out.
             return None;
         }
-        let counts: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
+        let counts: Vec<&SliceCount> =
+            self.own(rotation_group).filter_map(|slice| slice.count(slot)).collect();
         let held = counts.iter().filter(|count| !is_whole(count)).count();
         let of = counts.len();
         (held > 0).then(|| format!("{held} of its {of} slices are left out: others used a counter in them"))
     }
 
-    fn own(&self, turn: u32) -> impl Iterator<Item = &'a Slice> {
-        self.slices.iter().filter(move |slice| slice.turn == turn)
+    fn own(&self, rotation_group: u32) -> impl Iterator<Item = &'a Slice> {
+        self.slices.iter().filter(move |slice| slice.rotation_group == rotation_group)
     }
 
-    fn observed(&self, slot: SlotId, turn: u32) -> Observed {
-        let own: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
+    fn observed(&self, slot: SlotId, rotation_group: u32) -> Observed {
+        let own: Vec<&SliceCount> = self.own(rotation_group).filter_map(|slice| slice.count(slot)).collect();
         let whole: Vec<&SliceCount> = own.iter().copied().filter(|count| is_whole(count)).collect();
         let lengths: Vec<u64> = self.slices.iter().map(length_ns).collect();
         let time_enabled_ns = total(lengths.iter().copied());
         let ran = |counts: &[&SliceCount]| total(counts.iter().map(|count| count.time_running_ns));
-        let seen = self.seen(slot, turn);
+        let seen = self.seen(slot, rotation_group);
         match (ran(&own), ran(&whole)) {
             _ if own.is_empty() => Observed::Nothing(self.not_scheduled()),
             _ if time_enabled_ns == 0 || seen.iter().all(Option::is_some) => Observed::All,
@@ -143,14 +144,16 @@ impl<'a> Turns<'a> {
             let candidate = self.plan.lines.get(id.0).and_then(|line| line.candidate());
             candidate.is_some_and(is_of_core)
         };
-        let without_turn = pass.slots.iter().filter(|held| held.turn.is_none()).map(|held| held.id);
-        without_turn.filter(of_core).collect()
+        let without_group =
+            pass.slots.iter().filter(|held| held.rotation_group.is_none()).map(|held| held.id);
+        without_group.filter(of_core).collect()
     }
 
     /// The slot's count in each slice where it is known. Slices that are out of step are used if there are no
     /// others.
-    fn seen(&self, slot: SlotId, turn: u32) -> Vec<Option<u64>> {
-        let all: Vec<Option<u64>> = self.slices.iter().map(|slice| seen(slice, slot, turn)).collect();
+    fn seen(&self, slot: SlotId, rotation_group: u32) -> Vec<Option<u64>> {
+        let all: Vec<Option<u64>> =
+            self.slices.iter().map(|slice| seen(slice, slot, rotation_group)).collect();
         let step = |(slice, seen): (&Slice, &Option<u64>)| seen.filter(|_| self.is_in_step(slice, slot));
         let in_step: Vec<Option<u64>> = self.slices.iter().zip(&all).map(step).collect();
         if in_step.iter().any(Option::is_some) { in_step } else { all }
@@ -201,8 +204,8 @@ fn is_of_core(candidate: &Candidate) -> bool {
 }
 
 /// The slot's count in a slice of its rotation group; `None` if it did not count the whole slice.
-fn seen(slice: &Slice, slot: SlotId, turn: u32) -> Option<u64> {
-    let count = slice.count(slot).filter(|_| slice.turn == turn)?;
+fn seen(slice: &Slice, slot: SlotId, rotation_group: u32) -> Option<u64> {
+    let count = slice.count(slot).filter(|_| slice.rotation_group == rotation_group)?;
     is_whole(count).then_some(count.raw)
 }
 
@@ -234,8 +237,8 @@ mod tests {
         ["instructions", "branches", "branch-misses", "loads"][..n].iter().map(|n| hardware(n, 1)).collect()
     }
 
-    fn reported(turns: &[Option<u32>], runs: Vec<Run>) -> Report {
-        report(lines(turns.len()), vec![turning_pass(turns)], runs)
+    fn reported(rotation_groups: &[Option<u32>], runs: Vec<Run>) -> Report {
+        report(lines(rotation_groups.len()), vec![turning_pass(rotation_groups)], runs)
     }
 
     fn line(summary: &Summary, slot: usize) -> &LineSummary {
@@ -243,15 +246,15 @@ mod tests {
     }
 
     /// An irregular order of rotation groups.
-    fn order(n: usize, turns: u32) -> Vec<u32> {
+    fn order(n: usize, rotation_groups: u32) -> Vec<u32> {
         let mut random = cyclometer_core::Random::seeded(9);
-        let rounds = (0..n).flat_map(|_| random.permutation(turns as usize));
-        rounds.map(|turn| turn as u32).take(n).collect()
+        let rounds = (0..n).flat_map(|_| random.permutation(rotation_groups as usize));
+        rounds.map(|rotation_group| rotation_group as u32).take(n).collect()
     }
 
     /// A program whose rates grow: in slice i, slot 0 counts 1000 i, the others a fifth of it.
-    fn ramp(turns: &[Option<u32>], order: &[u32]) -> Run {
-        turning_run(0, turns, order, |slice, slot| {
+    fn ramp(rotation_groups: &[Option<u32>], order: &[u32]) -> Run {
+        turning_run(0, rotation_groups, order, |slice, slot| {
             let all = 1000 * slice as u64;
             (if slot == 0 { all } else { all / 5 }, SLICE_NS, SLICE_NS)
         })
@@ -280,13 +283,13 @@ mod tests {
 
     #[test]
     fn without_anything_that_always_counts_time_is_all_there_is() {
-        let turns = [Some(0), Some(1)];
-        let slices = turning_run(0, &turns, &order(80, 2), |slice, _| match slice % 3 {
+        let rotation_groups = [Some(0), Some(1)];
+        let slices = turning_run(0, &rotation_groups, &order(80, 2), |slice, _| match slice % 3 {
             0 => (300, 3 * SLICE_NS, 3 * SLICE_NS),
             _ => (100, SLICE_NS, SLICE_NS),
         });
         let truth = slices.slices.iter().map(|slice| slice.counts[0].raw).sum::<u64>();
-        let report = reported(&turns, vec![slices]);
+        let report = reported(&rotation_groups, vec![slices]);
         let Count::Scaled { estimate, .. } = only(&report, 0) else { panic!() };
         assert_eq!(estimate, truth);
     }
@@ -307,8 +310,8 @@ mod tests {
 
     #[test]
     fn an_event_that_was_not_scheduled_is_not_counted_and_says_what_would_count_it() {
-        let turns = [None, Some(0), Some(1), Some(2)];
-        let report = reported(&turns, vec![ramp(&turns, &[1])]);
+        let rotation_groups = [None, Some(0), Some(1), Some(2)];
+        let report = reported(&rotation_groups, vec![ramp(&rotation_groups, &[1])]);
         assert_eq!(
             only(&report, 1).reason().unwrap(),
             "not scheduled during the 10 ms run; -r 3 counts it exactly"
@@ -380,9 +383,10 @@ mod tests {
             0 => (1000 * slice as u64, SLICE_NS, SLICE_NS / 3),
             _ => (100, SLICE_NS, SLICE_NS),
         });
-        let turns = reported(&THREE, vec![run]);
-        let of = |report: &Report| Turns::of_run(&report.plan, &report.runs[0]).always(SlotId(1)).len();
-        assert_eq!(of(&turns), 0);
+        let rotation_groups = reported(&THREE, vec![run]);
+        let of =
+            |report: &Report| RotatedSlices::of_run(&report.plan, &report.runs[0]).always(SlotId(1)).len();
+        assert_eq!(of(&rotation_groups), 0);
         assert_eq!(of(&reported(&THREE, vec![ramp(&THREE, &order(100, 2))])), 1);
     }
 
@@ -431,8 +435,8 @@ mod tests {
 
     #[test]
     fn only_events_of_one_turn_divide_and_those_that_always_count() {
-        let rate = |turns: &[Option<u32>]| {
-            let summary = summarise(&reported(turns, vec![ramp(turns, &order(60, 2))]));
+        let rate = |rotation_groups: &[Option<u32>]| {
+            let summary = summarise(&reported(rotation_groups, vec![ramp(rotation_groups, &order(60, 2))]));
             summary.derived.into_iter().find(|metric| metric.name == "branch_miss_rate:u").unwrap()
         };
         let apart = rate(&THREE);
