@@ -68,8 +68,8 @@ pub(super) fn make(names: &[String]) -> Result<BenchPrograms> {
 /// Writes the input of a file into a folder; returns the command.
 type Make = fn(String, &Path) -> Result<Vec<String>>;
 
-/// Name, file, own limit, command. A compiler makes the program that is measured. Absolute paths are those of the distribution: `PATH` may lead to a script
-/// that selects a version.
+/// Name, file, own limit, command. A compiler makes the program that is measured. Absolute paths are those of
+/// the distribution: `PATH` may lead to a script that selects a version.
 const PROGRAMS: [(&str, &str, Option<f64>, Make); 14] = [
     ("xz", "xz", None, |xz, folder| Ok(words(xz, "-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
     ("sort", "sort", None, |sort, folder| Ok(words(sort, "--parallel=1 -S 512M", &numbers(folder)?))),

@@ -13,8 +13,8 @@ pub struct CodeCounts {
     pub owners: Vec<CodeOwner>,
     /// The files of code, and the memory of processes with code that they have made.
     pub objects: Vec<CodeObject>,
-    /// The instructions that have counts, ascending by object, offset and owner. Their counts add up to the total of
-    /// the processes that have one.
+    /// The instructions that have counts, ascending by object, offset and owner. Their counts add up to the
+    /// total of the processes that have one.
     pub places: Vec<CodePlace>,
     /// The executions of call instructions, ascending by object, offset and owner.
     pub calls: Vec<CodeCall>,

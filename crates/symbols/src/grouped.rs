@@ -214,7 +214,7 @@ fn without_debug_note(mut files: Vec<(String, u64)>, all: u64) -> Option<String>
 
 /// The first address of a function, the function that is inlined into it, and the index of the process or
 /// thread.
-type FunctionKey = (Option<u64>, Option<Rc<str>>, Option<usize>);
+type RowKey = (Option<u64>, Option<Rc<str>>, Option<usize>);
 
 struct Groups {
     grouping: Grouping,
@@ -247,8 +247,8 @@ impl Groups {
     ) -> NamedObject {
         let named = object.map_or_else(NamedObject::default, |object| self.open(object, files));
         // The name of a function is looked up once for all of its instructions.
-        let mut known: HashMap<FunctionKey, usize> = HashMap::new();
-        let mut latest: Option<(FunctionKey, usize)> = None;
+        let mut known: HashMap<RowKey, usize> = HashMap::new();
+        let mut latest: Option<(RowKey, usize)> = None;
         let first = |place: &CodePlace| place.counts.first().copied().unwrap_or(0);
         let owner = |index: Option<usize>| index.and_then(|index| owners.get(index)).cloned();
         let is_memory = object.is_some_and(|object| object.memory.is_some());

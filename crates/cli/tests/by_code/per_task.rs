@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::support::{run, stderr, stdout};
 use super::{built_from, by, stat};
 
-/// Repeats strings of a length that is given, in each of so many threads one more, which run one after the other;
-/// the last one goes on while the process ends.
+/// Repeats strings of a length that is given, in each of so many threads one more, which run one after the
+/// other; the last one goes on while the process ends.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

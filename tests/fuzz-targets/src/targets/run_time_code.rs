@@ -27,8 +27,9 @@ fn counts() -> CodeCounts {
     let pages = [0, 0x1000, 0x2000, 0x3000, 0x4000, 0x5000, 0x7f10_a000_0000, 0x7fff_ffff_0000];
     let offsets = pages.iter().flat_map(|page| (0..0x300).step_by(8).map(move |offset| page + offset));
     let offsets: Vec<u64> = offsets.chain([u64::MAX - 0x100, u64::MAX - 1, u64::MAX]).collect();
-    let place = |offset: u64| CodePlace { object: Some(0), offset, counts: [1].into() };
-    let call = |offset: u64| CodeCall { object: Some(0), offset, distance: Some(offset), times: 1 };
+    let place = |offset: u64| CodePlace { object: Some(0), offset, owner: None, counts: [1].into() };
+    let call =
+        |offset: u64| CodeCall { object: Some(0), offset, distance: Some(offset), owner: None, times: 1 };
     let memory = Some(ProcessMemory { pid: 1, since_ns: 0 });
     CodeCounts {
         slots: vec![SlotId(0)],
