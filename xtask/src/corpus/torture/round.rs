@@ -170,6 +170,13 @@ impl NativeBaseline<'_> {
                 tally.bereaved += 1;
                 self.differs_from(&self.runner.place.native())
             }
+            // The process by which the tool tests whether it may trace is among its helpers.
+            Some(Assault::KillHelper | Assault::TerminateHelper)
+                if self.runner.log(COUNTS).contains("a signal ended it before it began") =>
+            {
+                tally.without_helper += 1;
+                self.differs_from(&self.runner.place.native())
+            }
             Some(Assault::CtrlC | Assault::Interrupt | Assault::Terminate) if !ended.status.success() => {
                 tally.interrupted += 1;
                 self.is_no_start()
