@@ -103,6 +103,7 @@ pub mod model;
 mod pack;
 #[cfg(feature = "translator")]
 pub mod profile;
+#[cfg(feature = "translator")]
 mod recent_values;
 #[cfg(feature = "translator")]
 mod simd;
