@@ -293,7 +293,7 @@ fn errors_name_the_file_and_the_remedy() {
     fs::write(&wrong, "{").unwrap();
     for (arguments, message, help) in [
         (&["advise"][..], "nothing to advise on", "--history"),
-        (&["advise", "/no/such.json"], "/no/such.json", "FILE"),
+        (&["advise", "/no/such.json"], "cannot read /no/such.json", "there is no such file"),
         (&["advise", wrong.to_str().unwrap()], "it is not JSON", "stat --export-json"),
         (
             &["advise", "--history", empty.to_str().unwrap()],

@@ -352,8 +352,8 @@ const SPINNING: &str = "
 #include <sys/wait.h>
 #include <unistd.h>
 volatile long sum;
-__attribute__((noinline)) void spin_in_parent(void) { for (long i = 0; i < 20000000; i++) sum += i; }
-__attribute__((noinline)) void spin_in_child(void) { for (long i = 0; i < 20000000; i++) sum -= i; }
+__attribute__((noinline)) void spin_in_parent(void) { for (long i = 0; i < 200000000; i++) sum += i; }
+__attribute__((noinline)) void spin_in_child(void) { for (long i = 0; i < 200000000; i++) sum -= i; }
 int main(void) {
     int child = fork();
     if (child == 0) { spin_in_child(); _exit(0); }
@@ -375,7 +375,7 @@ fn stacks_of_a_recording_name_the_functions_that_rows_end_in() {
     assert!(Command::new("gcc").args(gcc).current_dir(folder.path()).status().unwrap().success());
     let folded =
         || cyclometer().args(["convert", "--to", "folded", "r"]).current_dir(folder.path()).output().unwrap();
-    let backends = [("soft", "200000"), ("perf", "1000000:task-clock")];
+    let backends = [("soft", "2000000"), ("perf", "1000000:task-clock")];
     for (backend, period) in backends {
         let options = ["--backend", backend, "--every", period, "-o", "r", "--", "./spinning"];
         let out = record(folder.path(), &options);
