@@ -5,8 +5,8 @@
 //! - *Caches*: one of instructions, one of data, and a last level for the misses of both. Each replaces the
 //!   least recently used line of a set, and allocates on writes. Addresses are those of the program. There
 //!   is no prefetcher. An access over two lines touches both, and is one miss if one of them is missing.
-//! - *TLBs*, where they are requested ([`tlbs`]): one of instructions, one of data, and a second level for
-//!   the misses of both, which replace like the caches.
+//! - *TLBs*, where they are requested (module `tlbs`): one of instructions, one of data, and a second level
+//!   for the misses of both, which replace like the caches.
 //! - *Conditional branches*: 16,384 two-bit counters, by seven bits of the address and the last seven
 //!   outcomes.
 //! - *Indirect branches*: the last target, in 512 entries by address. Returns are no indirect branches.
