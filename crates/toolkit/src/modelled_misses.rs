@@ -209,6 +209,15 @@ impl ModelledMisses {
     }
 
     /// A line without a value yet.
+    /// The sizes of the model, one note for the caches and one for the TLBs.
+    fn sizes(&self) -> Vec<String> {
+        let caches = HierarchyGeometry { tlbs: None, ..self.geometry };
+        let caches = format!("the caches of all rows (bytes, ways, line): {caches}");
+        let tlbs =
+            self.geometry.tlbs.map(|tlbs| format!("the TLBs of all rows (entries, ways, page): {tlbs}"));
+        [caches].into_iter().chain(tlbs).collect()
+    }
+
     fn line(&self, slot: usize, name: &str) -> LineSummary {
         LineSummary {
             slot: SlotId(slot),
@@ -223,14 +232,7 @@ impl ModelledMisses {
             resolution: Some(format!("a model of the {} {}", self.parts(), self.geometry)),
             skipped: Vec::new(),
             // The table needs it once.
-            notes: match slot {
-                0 if self.geometry.tlbs.is_some() => vec![format!(
-                    "the caches (bytes, ways, line) and TLBs (entries, ways, page) of all rows: {}",
-                    self.geometry
-                )],
-                0 => vec![format!("the caches of all rows (bytes, ways, line): {}", self.geometry)],
-                _ => Vec::new(),
-            },
+            notes: if slot == 0 { self.sizes() } else { Vec::new() },
             launch: Some(LaunchKind::Native),
             determinism: None,
             verdict: Verdict::NotCounted,
