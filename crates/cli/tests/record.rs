@@ -4,6 +4,7 @@
 
 use crate::support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
@@ -400,6 +401,32 @@ fn stacks_of_a_recording_name_the_functions_that_rows_end_in() {
     let out = folded();
     assert!(stdout(&out).contains(";spinning;[unknown] ") && !stdout(&out).contains("spin_in"), "{out:?}");
     assert!(stderr(&out).contains("spinning was changed after the recording began"), "{out:?}");
+}
+
+#[test]
+fn processes_that_end_at_once_have_their_names_and_their_code() {
+    if !software_pmu_works() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "for i in 1 2 3 4 5; do /bin/true; done";
+    let options = ["-q", "--backend", "soft", "--every", "2000", "-o", "r", "--", "sh", "-c", script];
+    let out = record(folder.path(), &options);
+    assert!(out.status.success(), "{}", stderr(&out));
+    let mut recording = Recording::open(fs::File::open(folder.path().join("r")).unwrap()).unwrap();
+    let mut processes = BTreeMap::new();
+    while let Some(row) = recording.next() {
+        let row = row.unwrap();
+        let Some(thread) = row.thread else { continue };
+        let name = recording.thread_name(thread).unwrap_or_else(|| panic!("{row:?}")).to_owned();
+        let place = row.address.map(|address| (address, recording.code_place(&row).is_some()));
+        assert!(place.is_none_or(|(_, is_known)| is_known), "{row:?}");
+        processes.entry((thread.pid, name)).or_insert(row.cause);
+    }
+    let of = |name: &str| processes.keys().filter(|(_, known)| known == name).count();
+    assert_eq!(of("true"), 5, "{processes:?}");
+    // The shell, and its copy in each child until that executes a program.
+    assert_eq!(of("sh"), 6, "{processes:?}");
 }
 
 #[test]

@@ -142,6 +142,9 @@ pub struct WindowFlags {
 /// Rows that were taken out together.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct RowBatch {
+    /// The names of threads, which hold for the rows of this batch and later ones. A source that reports none
+    /// leaves them to be read while the threads exist.
+    pub names: Vec<(WindowThread, String)>,
     /// Changes of executable memory, which hold for the rows of this batch and later ones.
     pub code_memory: Vec<CodeMemoryChange>,
     /// The rows, in the order of their ends for each thread.

@@ -4,14 +4,16 @@
 
 use crate::support;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::stepped_windows::{WindowLimits, WindowStepper};
 use cyclometer_soft::host::thread_states::ThreadStates;
-use cyclometer_soft::host::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+use cyclometer_soft::host::window_protocol::{
+    TracedMapping, TracedWindow, TracedWindowEnd, WindowLine, WindowRequest,
+};
 use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
 use cyclometer_sys::process::Status;
 use support::caches::TestCacheFolder;
@@ -39,9 +41,10 @@ fn job(source: &str, flags: &[&str], args: &[&str]) -> Option<TestJob> {
 fn rows(run: &TestRun) -> Vec<&TracedWindow> {
     run.windows
         .iter()
-        .map(|line| match line {
-            WindowLine::Row(row) => row,
+        .filter_map(|line| match line {
+            WindowLine::Row(row) => Some(row),
             WindowLine::Lost(rows) => panic!("{rows} are lost"),
+            WindowLine::Name { .. } | WindowLine::Memory { .. } | WindowLine::Mapping(_) => None,
         })
         .collect()
 }
@@ -301,6 +304,43 @@ fn shells_and_their_commands_are_recorded() {
 }
 
 #[test]
+fn each_row_comes_behind_its_threads_name_and_its_processs_memory() {
+    let Some(dash) = ready().then(|| installed("dash")).flatten() else { return };
+    let script = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; (/bin/true); exec /bin/true";
+    let run = TestJob::new(dash, &["-c", script]).windowed(every(1009)).run(soft());
+    let (mut names, mut memory) = (HashMap::new(), HashMap::<u32, Vec<&TracedMapping>>::new());
+    let (mut seen, mut programs) = (BTreeSet::new(), BTreeSet::new());
+    for line in &run.windows {
+        match line {
+            WindowLine::Name { pid, tid, name } => drop(names.insert((*pid, *tid), name.as_str())),
+            WindowLine::Memory { pid } => drop(memory.insert(*pid, Vec::new())),
+            WindowLine::Mapping(mapping) => memory.get_mut(&mapping.pid).unwrap().push(mapping),
+            WindowLine::Lost(rows) => panic!("{rows} are lost"),
+            WindowLine::Row(row) => {
+                let name = names[&(row.pid, row.tid)];
+                seen.insert((row.pid, name));
+                let is_in = |address: u64, mapping: &TracedMapping| {
+                    address.checked_sub(mapping.start).is_some_and(|distance| distance < mapping.len)
+                };
+                if let Some(address) = row.address {
+                    let mapping = memory[&row.pid].iter().find(|mapping| is_in(address, mapping));
+                    let file = &mapping.unwrap_or_else(|| panic!("{row:?}: {memory:?}")).file;
+                    programs.insert((name, file.rsplit('/').next().unwrap()));
+                }
+            }
+        }
+    }
+    // The shell becomes the program in its own process, and in that of the subshell. Before that, a helper
+    // of the tests becomes the shell.
+    seen.retain(|(_, name)| ["dash", "true"].contains(name));
+    let shells = seen.iter().filter(|(_, name)| *name == "dash").count();
+    assert_eq!((shells, seen.len()), (2, 4), "{seen:?}");
+    let has = |name, file| programs.contains(&(name, file));
+    assert!(has("dash", "dash") && has("true", "libc.so.6"), "{programs:?}");
+    assert!(!has("dash", "true") && !has("true", "dash"), "{programs:?}");
+}
+
+#[test]
 fn rows_without_room_are_counted_as_lost_and_the_next_row_of_the_thread_knows_them() {
     let Some(job) = job("loops.c", &["-O2"], &["rounds", "10000"]) else { return };
     let run = job.windowed(WindowRequest { most_rows: 3, ..every(100) }).run(soft());
@@ -309,6 +349,7 @@ fn rows_without_room_are_counted_as_lost_and_the_next_row_of_the_thread_knows_th
         match line {
             WindowLine::Lost(rows) => lost += rows,
             WindowLine::Row(row) => kept.push(row),
+            WindowLine::Name { .. } | WindowLine::Memory { .. } | WindowLine::Mapping(_) => {}
         }
     }
     assert!(lost > 0 && kept.len() > 1, "{lost} lost, {kept:?}");

@@ -208,7 +208,6 @@ impl ModelledMisses {
         if self.geometry.tlbs.is_some() { "caches and TLBs" } else { "caches" }
     }
 
-    /// A line without a value yet.
     /// The sizes of the model, one note for the caches and one for the TLBs.
     fn sizes(&self) -> Vec<String> {
         let caches = HierarchyGeometry { tlbs: None, ..self.geometry };
@@ -218,6 +217,7 @@ impl ModelledMisses {
         [caches].into_iter().chain(tlbs).collect()
     }
 
+    /// A line without a value yet.
     fn line(&self, slot: usize, name: &str) -> LineSummary {
         LineSummary {
             slot: SlotId(slot),

@@ -81,8 +81,8 @@ pub trait RecordingSink {
     /// Those of the sink: nothing more is recorded, and the command goes on.
     fn begin(&mut self, columns: &[RecordedColumn], spec: &WindowSpec, plan: &Plan) -> Result<()>;
 
-    /// The name of a thread, before its first rows and again after it executed another program. A thread that
-    /// ended before its rows were taken has none.
+    /// The name of a thread, before its first rows and again after it executed another program. Where the
+    /// source of the rows reports no names, a thread that ended before its rows were taken has none.
     ///
     /// # Errors
     ///
@@ -409,24 +409,26 @@ impl<'a> Recorder<'a> {
 
     /// Passes rows on, unless the sink has failed.
     fn pass_on(&mut self, rows: &[WindowRow], lost: u64, plan: &Plan) {
-        self.pass_on_with(&[], rows, lost, plan);
+        self.pass_on_batch(&RowBatch { rows: rows.to_vec(), lost, ..RowBatch::default() }, plan);
     }
 
-    /// Passes on changes of executable memory, then rows.
-    fn pass_on_with(&mut self, code: &[CodeMemoryChange], rows: &[WindowRow], lost: u64, plan: &Plan) {
+    /// Passes on what explains rows, then the rows, unless the sink has failed.
+    fn pass_on_batch(&mut self, batch: &RowBatch, plan: &Plan) {
+        let RowBatch { names, code_memory, rows, lost } = batch;
         let columns = self.columns(plan);
         rows.iter().for_each(|row| columns.add(row));
         let of_source = rows.iter().find(|row| row.cause == WindowCause::Unassigned);
         of_source.into_iter().for_each(|row| self.unassigned.clone_from(&row.counts));
         self.lost_rows += lost;
-        if self.sink_error.is_some() || (code.is_empty() && rows.is_empty() && lost == 0) {
+        if self.sink_error.is_some() || *batch == RowBatch::default() {
             return;
         }
-        if let Err(error) = self.tell_code(code, rows).and_then(|()| self.name_threads(rows)) {
+        let told = self.tell_code(code_memory, rows).and_then(|()| self.name_threads(names, rows));
+        if let Err(error) = told {
             self.sink_error = Some(error);
             return;
         }
-        match self.sink.rows(rows, lost) {
+        match self.sink.rows(rows, *lost) {
             Ok(()) => {
                 self.rows += rows.iter().filter(|row| row.cause != WindowCause::Unassigned).count() as u64;
             }
@@ -468,8 +470,13 @@ impl<'a> Recorder<'a> {
         due
     }
 
-    /// Tells the sink the names of threads that are new, or execute another program.
-    fn name_threads(&mut self, rows: &[WindowRow]) -> Result<()> {
+    /// Tells the sink the names of threads that are new, or execute another program. Those that the source
+    /// does not report are read now.
+    fn name_threads(&mut self, names: &[(WindowThread, String)], rows: &[WindowRow]) -> Result<()> {
+        for (thread, name) in names {
+            self.named.insert(*thread);
+            self.sink.thread_name(*thread, name)?;
+        }
         for row in rows {
             let Some(thread) = row.thread else { continue };
             if row.cause == WindowCause::Exec {
@@ -612,7 +619,7 @@ impl Observer for Recorder<'_> {
     }
 
     fn windows(&mut self, batch: &RowBatch, plan: &Plan) {
-        self.pass_on_with(&batch.code_memory, &batch.rows, batch.lost, plan);
+        self.pass_on_batch(batch, plan);
     }
 
     fn window_notes(&mut self, notes: Vec<String>) {

@@ -5,9 +5,11 @@
 //! executions that no window has.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use cyclometer_core::code_memory::{CodeMapping, CodeMemoryChange};
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::reason::SoftwareRefusal;
 use cyclometer_core::window::{
@@ -18,7 +20,7 @@ use cyclometer_core::{Count, MissingReason, Refusal, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::TracerReport;
 use cyclometer_soft::host::window_protocol::{
-    TracedWindow, TracedWindowEnd, WindowLine, WindowRefusal, WindowRequest,
+    TracedMapping, TracedWindow, TracedWindowEnd, WindowLine, WindowRefusal, WindowRequest,
 };
 
 use super::link::{Link, Silence};
@@ -34,6 +36,11 @@ pub(super) struct SoftwareWindowing {
     /// The sums of all rows, in the order of the events; `None` where a count of a row is unknown.
     sums: Vec<Option<u64>>,
     notes: Vec<String>,
+    /// Lines that are in no batch yet.
+    lines: VecDeque<WindowLine>,
+    /// The report, with which the windows have ended.
+    report: Option<std::result::Result<TracerReport, String>>,
+    /// The last row was given out.
     ended: bool,
 }
 
@@ -59,8 +66,8 @@ impl SoftwareWindowing {
             }
         }
         let sums = vec![Some(0); lines.len()];
-        let (notes, ended) = (Vec::new(), false);
-        Ok(SoftwareWindowing { events: request.events, link, sums, notes, ended })
+        let (notes, lines) = (Vec::new(), VecDeque::new());
+        Ok(SoftwareWindowing { events: request.events, link, sums, notes, lines, report: None, ended: false })
     }
 
     fn add(&mut self, line: WindowLine, batch: &mut RowBatch) {
@@ -72,12 +79,28 @@ impl SoftwareWindowing {
                 }
                 batch.rows.push(Self::row(window));
             }
+            WindowLine::Name { pid, tid, name } => batch.names.push((WindowThread { pid, tid }, name)),
+            WindowLine::Memory { pid } => batch.code_memory.push(CodeMemoryChange::Executed { pid }),
+            WindowLine::Mapping(TracedMapping { pid, start, len, offset, file }) => {
+                let mapping = CodeMapping { pid, start, len, offset, file };
+                batch.code_memory.push(CodeMemoryChange::Mapped(mapping));
+            }
         }
     }
 
-    fn take_lines(&mut self, batch: &mut RowBatch) {
-        let lines = self.link.borrow_mut().take_windows();
-        lines.into_iter().for_each(|line| self.add(line, batch));
+    /// Adds lines to a batch, as long as it has room. What explains later rows than those of the batch comes
+    /// with the next one. True if no line is left.
+    fn add_lines(&mut self, batch: &mut RowBatch) -> bool {
+        self.lines.extend(self.link.borrow_mut().take_windows());
+        while let Some(line) = self.lines.pop_front() {
+            let explains = !matches!(line, WindowLine::Row(_) | WindowLine::Lost(_));
+            if batch.rows.len() >= FULL_BATCH || (explains && !batch.rows.is_empty()) {
+                self.lines.push_front(line);
+                return false;
+            }
+            self.add(line, batch);
+        }
+        true
     }
 
     fn row(window: TracedWindow) -> WindowRow {
@@ -127,6 +150,7 @@ impl SoftwareWindowing {
         })
     }
 
+    /// Adds the last row.
     fn end(&mut self, report: &std::result::Result<TracerReport, String>, batch: &mut RowBatch) {
         self.ended = true;
         batch.rows.extend(self.unassigned(report));
@@ -147,19 +171,25 @@ impl Windowing for SoftwareWindowing {
 
     fn next(&mut self, until: Instant, batch: &mut RowBatch) -> Result<WindowingState> {
         while !self.ended {
-            if batch.rows.len() >= FULL_BATCH {
+            if !self.add_lines(batch) || batch.rows.len() >= FULL_BATCH {
                 return Ok(WindowingState::Open);
+            }
+            if let Some(report) = self.report.take() {
+                self.end(&report, batch);
+                break;
             }
             let taken = !batch.rows.is_empty() || batch.lost > 0;
             let patience =
                 if taken { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
             let heard = self.link.borrow_mut().hear_windows(patience);
-            self.take_lines(batch);
             match heard {
                 Ok(None) => {}
-                Ok(Some(report)) => self.end(&Ok(report), batch),
-                Err(Silence::Quiet(_)) => return Ok(WindowingState::Open),
-                Err(silence) => self.end(&Err(silence.to_string()), batch),
+                Ok(Some(report)) => self.report = Some(Ok(report)),
+                Err(Silence::Quiet(_)) => {
+                    self.add_lines(batch);
+                    return Ok(WindowingState::Open);
+                }
+                Err(silence) => self.report = Some(Err(silence.to_string())),
             }
         }
         Ok(WindowingState::Ended)

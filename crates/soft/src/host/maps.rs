@@ -181,6 +181,8 @@ pub(crate) struct MapsCache {
     /// Files of code that no process of the program has open for writing. From now on the tracer sees how
     /// they are opened.
     steady: HashSet<FileId>,
+    /// How often the mappings were forgotten.
+    changes: u64,
 }
 
 impl MapsCache {
@@ -215,6 +217,12 @@ impl MapsCache {
     /// Forgets the mappings, because they have changed.
     pub(crate) fn forget(&mut self) {
         self.maps = None;
+        self.changes += 1;
+    }
+
+    /// A number that is another one after each change of the mappings.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 }
 

@@ -112,6 +112,7 @@ impl WindowRecording {
         let period = self.request.period;
         let now = context.readout_at(position, self)?;
         self.settle_expected(window, now.instructions());
+        self.tell_memory(window, context.maps.changes());
         let mut left = window.instructions_left(period.get(), now.instructions());
         if let Some(first) = context.static_part(pc, left)
             && period.get().saturating_add(left) >= charged.into()

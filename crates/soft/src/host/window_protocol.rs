@@ -5,9 +5,13 @@
 //! windows | windows-refused REASON           the answer
 //! window PID TID END ADDRESS TIME LOST COUNT...    a row: a count for each event, - for an unknown one
 //! lost-windows NUMBER                        rows that were lost since the line before of this kind
+//! window-name PID TID NAME                   the name of a thread, for its next rows
+//! window-memory PID                          the executable memory of a process has changed: all of it follows
+//! window-mapping PID START LEN OFFSET FILE   an executable mapping of a file; numbers but PID in hexadecimal
 //! ```
 //!
-//! Rows are never inside a report ([`super::protocol`]).
+//! Lines about windows are never inside a report ([`super::protocol`]). Names of threads and files are as
+//! [`escaped_path`](super::escaped_path) writes them.
 
 use std::num::NonZeroU64;
 
@@ -26,6 +30,11 @@ const MOST_REQUEST_BYTES: usize = 4096;
 /// The first words of rows, and of a number of lost rows.
 const ROW: &str = "window ";
 const LOST: &str = "lost-windows ";
+
+/// The first words of what rows are explained by: a thread's name, and the memory of a process.
+const NAME: &str = "window-name ";
+const MEMORY: &str = "window-memory ";
+const MAPPING: &str = "window-mapping ";
 
 /// A text for an unknown number.
 const UNKNOWN: &str = "-";
@@ -101,6 +110,21 @@ pub struct TracedWindow {
     pub counts: Vec<Option<u64>>,
 }
 
+/// A part of a file in the executable memory of a process.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TracedMapping {
+    /// The process.
+    pub pid: u32,
+    /// The first address.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Offset of the first byte in the file.
+    pub offset: u64,
+    /// The path of the file, or the kernel's name of the mapping; it has at least one character.
+    pub file: String,
+}
+
 /// A line about windows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WindowLine {
@@ -108,6 +132,22 @@ pub enum WindowLine {
     Row(TracedWindow),
     /// Rows that were lost.
     Lost(u64),
+    /// The name of a thread, which holds for its next rows.
+    Name {
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+        /// The name, which may be empty.
+        name: String,
+    },
+    /// The executable memory of a process is another one for its next rows: the mappings that follow.
+    Memory {
+        /// The process.
+        pid: u32,
+    },
+    /// A mapping of a process, for its next rows.
+    Mapping(TracedMapping),
 }
 
 impl WindowRequest {
@@ -180,6 +220,11 @@ impl WindowLine {
     pub(crate) fn text(&self) -> String {
         match self {
             WindowLine::Lost(rows) => format!("{LOST}{rows}\n"),
+            WindowLine::Name { pid, tid, name } => format!("{NAME}{pid} {tid} {name}\n"),
+            WindowLine::Memory { pid } => format!("{MEMORY}{pid}\n"),
+            WindowLine::Mapping(TracedMapping { pid, start, len, offset, file }) => {
+                format!("{MAPPING}{pid} {start:x} {len:x} {offset:x} {file}\n")
+            }
             WindowLine::Row(row) => {
                 let TracedWindow { pid, tid, end, address, time_ns, lost_before, counts } = row;
                 let address = address.map_or(UNKNOWN.to_owned(), |address| format!("{address:x}"));
@@ -192,13 +237,24 @@ impl WindowLine {
 
     /// Whether a line is about windows.
     pub fn is_one(line: &str) -> bool {
-        line.starts_with(ROW) || line.starts_with(LOST)
+        [ROW, LOST, NAME, MEMORY, MAPPING].iter().any(|first| line.starts_with(first))
     }
 
     /// Reads a line without its end; `None` where it is not about windows, or damaged.
     pub fn read(line: &str) -> Option<WindowLine> {
         if let Some(rows) = line.strip_prefix(LOST) {
             return Some(WindowLine::Lost(rows.parse().ok()?));
+        }
+        if let Some(rest) = line.strip_prefix(NAME) {
+            let mut words = rest.splitn(3, ' ');
+            let (pid, tid) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+            return Some(WindowLine::Name { pid, tid, name: words.next()?.to_owned() });
+        }
+        if let Some(pid) = line.strip_prefix(MEMORY) {
+            return Some(WindowLine::Memory { pid: pid.parse().ok()? });
+        }
+        if let Some(rest) = line.strip_prefix(MAPPING) {
+            return TracedMapping::read(rest).map(WindowLine::Mapping);
         }
         let mut words = line.strip_prefix(ROW)?.split(' ');
         let mut word = || words.next();
@@ -219,6 +275,18 @@ impl WindowLine {
     }
 }
 
+impl TracedMapping {
+    /// Reads the rest of its line, after the first word.
+    fn read(rest: &str) -> Option<TracedMapping> {
+        let mut words = rest.splitn(5, ' ');
+        let pid = words.next()?.parse().ok()?;
+        let mut hexadecimal = || u64::from_str_radix(words.next()?, 16).ok();
+        let (start, len, offset) = (hexadecimal()?, hexadecimal()?, hexadecimal()?);
+        let file = words.next().filter(|file| !file.is_empty())?.to_owned();
+        Some(TracedMapping { pid, start, len, offset, file })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -231,10 +299,14 @@ mod tests {
             (pid, tid, end, address) in (any::<u32>(), any::<u32>(), 0usize..3, any::<Option<u64>>()),
             (time_ns, lost_before) in (any::<u64>(), any::<u64>()),
             counts in prop::collection::vec(any::<Option<u64>>(), 0..4),
+            (start, len, offset, file) in (any::<u64>(), any::<u64>(), any::<u64>(), "[a-z /()]{1,20}"),
         ) {
             let end = TracedWindowEnd::ALL[end];
             let row = TracedWindow { pid, tid, end, address, time_ns, lost_before, counts };
-            for line in [WindowLine::Row(row), WindowLine::Lost(time_ns)] {
+            let name = WindowLine::Name { pid, tid, name: file.clone() };
+            let mapping = WindowLine::Mapping(TracedMapping { pid, start, len, offset, file });
+            let (lost, memory) = (WindowLine::Lost(time_ns), WindowLine::Memory { pid });
+            for line in [WindowLine::Row(row), lost, name, memory, mapping] {
                 let text = line.text();
                 prop_assert!(WindowLine::is_one(&text));
                 prop_assert_eq!(WindowLine::read(text.strip_suffix('\n').unwrap()), Some(line));
@@ -258,6 +330,9 @@ mod tests {
     fn damaged_lines_are_no_rows() {
         for line in ["window 1 2 period - 3", "window 1 2 never - 3 4", "lost-windows x", "windows", ""] {
             assert_eq!(WindowLine::read(line), None, "{line}");
+        }
+        for line in ["name 1", "name 1 x a", "memory", "memory -1", "mapping 1 2 3 a", "mapping 1 2 3 4 "] {
+            assert_eq!(WindowLine::read(&format!("window-{line}")), None, "{line}");
         }
         for line in [" 1 5 cycles", " 0 5 loads", " 1 x loads", " 1", ""] {
             assert_eq!(WindowRequest::read(line), None, "{line}");

@@ -3,12 +3,16 @@
 //! The tool reads when it wants to. Rows that it has not read are kept up to a number; later ones are lost,
 //! and counted as lost.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
+use super::escaped_path::escaped_path;
+use super::maps::MemoryMaps;
+use super::proc;
 use super::window_counts::{WindowCounts, WindowOutcome, WindowReadout};
-use super::window_protocol::{TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
+use super::window_protocol::{TracedMapping, TracedWindow, TracedWindowEnd, WindowLine, WindowRequest};
 use crate::{EventSet, ExecutionEvent};
 
 /// Windows that are recorded.
@@ -16,9 +20,12 @@ pub(crate) struct WindowRecording {
     pub(super) request: WindowRequest,
     /// The time of the request.
     began: Instant,
+    /// The lines of rows and of what explains them, which have not been sent yet.
     rows: VecDeque<String>,
     /// Rows that were lost, and not reported yet.
     lost: u64,
+    /// The hash of the mappings of each process that were told.
+    told_memory: HashMap<u32, u64>,
     /// The rest of what was to be sent.
     unsent: Vec<u8>,
     /// The time before which nothing is sent, so that many rows are sent at once.
@@ -34,8 +41,8 @@ const SENT_AT_ONCE: usize = 1 << 16;
 impl WindowRecording {
     pub(super) fn new(request: WindowRequest) -> WindowRecording {
         let began = Instant::now();
-        let (rows, unsent) = (VecDeque::new(), Vec::new());
-        WindowRecording { request, began, rows, lost: 0, unsent, next_send: began }
+        let (rows, told_memory, unsent) = (VecDeque::new(), HashMap::new(), Vec::new());
+        WindowRecording { request, began, rows, lost: 0, told_memory, unsent, next_send: began }
     }
 
     /// Every event that is read: those of the rows, and the instructions, which end windows.
@@ -50,10 +57,14 @@ impl WindowRecording {
 
     /// Adds the row of a window that has ended, unless there is no room.
     fn push(&mut self, window: &mut OpenWindow, at: WindowBoundaryPoint, counts: Vec<Option<u64>>) {
-        if self.rows.len() >= self.request.most_rows {
+        if self.is_full() {
             self.lost += 1;
             window.lost_before += 1;
             return;
+        }
+        if let Some(name) = window.untold_name(at.end) {
+            let (pid, tid) = (window.pid, window.tid);
+            self.rows.push_back(WindowLine::Name { pid, tid, name }.text());
         }
         let row = TracedWindow {
             pid: window.pid,
@@ -65,6 +76,39 @@ impl WindowRecording {
             counts,
         };
         self.rows.push_back(WindowLine::Row(row).text());
+    }
+
+    /// Whether there is no room for a row.
+    fn is_full(&self) -> bool {
+        self.rows.len() >= self.request.most_rows
+    }
+
+    /// Tells the executable memory of a thread's process, unless it was told as it is. `changes` is another
+    /// number after each change.
+    pub(super) fn tell_memory(&mut self, window: &mut OpenWindow, changes: u64) {
+        if window.told_changes == Some(changes) || self.is_full() {
+            return;
+        }
+        let Ok(maps) = MemoryMaps::read(window.tid) else { return };
+        window.told_changes = Some(changes);
+        let pid = window.pid;
+        let named = maps.code().filter(|mapping| !mapping.name.is_empty());
+        let mappings: Vec<TracedMapping> = named
+            .map(|mapping| TracedMapping {
+                pid,
+                start: mapping.start,
+                len: mapping.end - mapping.start,
+                offset: mapping.offset,
+                file: mapping.name.clone(),
+            })
+            .collect();
+        let mut hasher = DefaultHasher::new();
+        mappings.hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.told_memory.insert(pid, hash) != Some(hash) {
+            self.rows.push_back(WindowLine::Memory { pid }.text());
+            self.rows.extend(mappings.into_iter().map(|mapping| WindowLine::Mapping(mapping).text()));
+        }
     }
 
     /// Ends a window and starts the next one at the same program point; `readout` is the one there. A window
@@ -162,6 +206,10 @@ impl WindowRecording {
 pub(crate) struct OpenWindow {
     pid: u32,
     tid: u32,
+    /// The name of the thread when its first window began; `None` once a name was told.
+    first_name: Option<String>,
+    /// The number of the change of the executable memory that was told last; `None` before the first one.
+    told_changes: Option<u64>,
     /// Executions of the window in translations that the thread has left.
     before: WindowCounts,
     /// The readout of the current translation where the window starts in it; `None` outside.
@@ -195,8 +243,26 @@ pub(super) struct WindowSteps {
 impl OpenWindow {
     pub(super) fn new(pid: u32, tid: u32, request: &WindowRequest) -> OpenWindow {
         let before = WindowCounts::none(request);
-        let (start, steps, expected, keeps_budget) = (None, None, None, false);
-        OpenWindow { pid, tid, before, start, lost_before: 0, steps, expected, keeps_budget }
+        OpenWindow {
+            pid,
+            tid,
+            first_name: Some(thread_name(tid).unwrap_or_default()),
+            told_changes: None,
+            before,
+            start: None,
+            lost_before: 0,
+            steps: None,
+            expected: None,
+            keeps_budget: false,
+        }
+    }
+
+    /// The name of the thread before its first row, which ends in this way. At the end by `exec` the thread
+    /// has the name of the next program already.
+    fn untold_name(&mut self, end: TracedWindowEnd) -> Option<String> {
+        let first = self.first_name.take()?;
+        let now = if end == TracedWindowEnd::Exec { None } else { thread_name(self.tid) };
+        Some(now.unwrap_or(first))
     }
 
     /// Whether the thread is in a translation.
@@ -213,6 +279,8 @@ impl OpenWindow {
     pub(super) fn leave(&mut self, now: &WindowReadout) {
         self.before = self.counts(now);
         (self.start, self.steps, self.keeps_budget) = (None, None, false);
+        // Another translation counts changes of the memory anew.
+        self.told_changes = None;
     }
 
     /// The thread leaves translated code. A budget to a boundary behind another one is not kept: whether the
@@ -241,6 +309,12 @@ impl OpenWindow {
         let executed = self.before.instructions().wrapping_add(now.wrapping_sub(start).cast_signed());
         period.saturating_add_signed(executed.wrapping_neg())
     }
+}
+
+/// The name that a thread has now; `None` for one that is gone.
+fn thread_name(tid: u32) -> Option<String> {
+    let name = proc::bytes(format!("/proc/{tid}/comm")).ok()?;
+    Some(escaped_path(name.strip_suffix(b"\n").unwrap_or(&name)))
 }
 
 #[cfg(test)]
@@ -274,10 +348,11 @@ mod tests {
         recording.fill();
         let text = std::mem::take(&mut recording.unsent);
         let row = |line: &str| match WindowLine::read(line) {
-            Some(WindowLine::Row(row)) => row,
+            Some(WindowLine::Row(row)) => Some(row),
+            Some(WindowLine::Name { .. }) => None,
             other => panic!("{other:?}"),
         };
-        String::from_utf8(text).unwrap().lines().map(row).collect()
+        String::from_utf8(text).unwrap().lines().filter_map(row).collect()
     }
 
     #[test]
