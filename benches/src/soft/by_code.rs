@@ -11,7 +11,7 @@ use super::{load, median, ratio};
 use crate::limits::BrokenLimits;
 use crate::{build_cyclometer, installed};
 
-/// Measurements of each program under each tool, alternating.
+/// Measurements of each program under each tool, alternating; slow tools are measured once.
 const ROUNDS: usize = 3;
 
 /// The greatest ratio of a run by file of code, which looks no name up, to a plain count.
@@ -71,6 +71,11 @@ impl CodeTool {
 
     fn is_valgrind(self) -> bool {
         matches!(self, CodeTool::Callgrind | CodeTool::Cachegrind)
+    }
+
+    /// Measurements of each program.
+    fn rounds(self) -> usize {
+        if self.is_valgrind() || self == CodeTool::FullModel { 1 } else { ROUNDS }
     }
 
     /// The words before the command. A run with `--by` uses no stored translations, so the plain count uses
@@ -151,7 +156,7 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     let has_valgrind = installed("valgrind");
     println!("load average at the start: {}", load());
     println!(
-        "CPU time of all processes, medians of {ROUNDS} runs in turn; behind the first two: ratios to the plain count"
+        "CPU time of all processes, medians of {ROUNDS} runs in turn (full, callgrind, cachegrind: one); behind the first two: ratios to the plain count"
     );
     let heading: String = CodeTool::ALL.iter().map(|tool| format!("{:>10}", tool.heading())).collect();
     println!("{:<8}{heading}", "program");
@@ -173,8 +178,9 @@ fn measure(ours: &Path, command: &[String], has_valgrind: bool) -> Result<CodeTi
     for tool in [CodeTool::Native, CodeTool::Plain] {
         tool.cpu_s(&ours, command)?;
     }
-    for _ in 0..ROUNDS {
-        for tool in CodeTool::ALL.into_iter().filter(|tool| has_valgrind || !tool.is_valgrind()) {
+    for round in 0..ROUNDS {
+        let is_due = |tool: &CodeTool| round < tool.rounds() && (has_valgrind || !tool.is_valgrind());
+        for tool in CodeTool::ALL.into_iter().filter(is_due) {
             times.0[tool as usize].push(tool.cpu_s(&ours, command)?);
         }
     }

@@ -19,6 +19,7 @@ use cyclometer_core::window::{
 use cyclometer_core::{Count, MissingReason, Refusal, Result, SlotId};
 use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::host::protocol::TracerReport;
+use cyclometer_soft::host::unescaped_path;
 use cyclometer_soft::host::window_protocol::{
     TracedMapping, TracedWindow, TracedWindowEnd, WindowLine, WindowRefusal, WindowRequest,
 };
@@ -79,10 +80,12 @@ impl SoftwareWindowing {
                 }
                 batch.rows.push(Self::row(window));
             }
-            WindowLine::Name { pid, tid, name } => batch.names.push((WindowThread { pid, tid }, name)),
+            WindowLine::Name { pid, tid, name } => {
+                batch.names.push((WindowThread { pid, tid }, unescaped(&name)));
+            }
             WindowLine::Memory { pid } => batch.code_memory.push(CodeMemoryChange::Executed { pid }),
             WindowLine::Mapping(TracedMapping { pid, start, len, offset, file }) => {
-                let mapping = CodeMapping { pid, start, len, offset, file };
+                let mapping = CodeMapping { pid, start, len, offset, file: unescaped(&file) };
                 batch.code_memory.push(CodeMemoryChange::Mapped(mapping));
             }
         }
@@ -198,6 +201,11 @@ impl Windowing for SoftwareWindowing {
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
+}
+
+/// A name of the kernel as text: bytes that are no UTF-8 are replaced.
+fn unescaped(text: &str) -> String {
+    unescaped_path(text).to_string_lossy().into_owned()
 }
 
 fn count(count: Option<u64>) -> Count {
