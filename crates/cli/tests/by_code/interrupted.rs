@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use super::built_from;
@@ -94,28 +94,32 @@ fn an_interrupt_while_a_comparison_looks_names_up_ends_it_with_what_it_has() {
     assert!((0..5).any(|_| is_comparison_interrupted(folder.path())), "always too late");
 }
 
-/// Interrupts a comparison during the look-up after its first run, and checks its end; `false`: it was too
-/// late for that.
-fn is_comparison_interrupted(folder: &Path) -> bool {
-    let mut tool = cyclometer()
-        .args(["compare", "--by", "function", "--counted", "3", "--export-json", "f.json"])
-        .args(["--conclude", "sh -c 'rm -f $(cat map); echo concluded >> hooks'"])
-        .args(["--cleanup", "sh -c 'echo cleaned >> hooks'"])
-        .args(["./program", "./program"])
-        .process_group(0)
-        .current_dir(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+/// Runs the tool, interrupts it when it has read the map of the command, and makes sure that no process is
+/// left. What it printed, and whether it was still there to be interrupted.
+fn interrupted(tool: &mut Command, folder: &Path) -> (Output, bool) {
+    tool.process_group(0).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut tool = tool.spawn().unwrap();
     let is_in_time = reads_names(&mut tool, folder);
     let group = tool.id();
     if is_in_time {
+        // A terminal sends it to the whole group.
         let whom = format!("-{group}");
         assert!(Command::new("kill").args(["-INT", "--", &whom]).status().unwrap().success());
     }
     let out = tool.wait_with_output().unwrap();
     assert!(!is_group_left(group), "a process is left");
+    (out, is_in_time)
+}
+
+/// Interrupts a comparison during the look-up after its first run, and checks its end; `false`: it was too
+/// late for that.
+fn is_comparison_interrupted(folder: &Path) -> bool {
+    let mut tool = cyclometer();
+    tool.args(["compare", "--by", "function", "--counted", "3", "--export-json", "f.json"])
+        .args(["--conclude", "sh -c 'rm -f $(cat map); echo concluded >> hooks'"])
+        .args(["--cleanup", "sh -c 'echo cleaned >> hooks'"])
+        .args(["./program", "./program"]);
+    let (out, is_in_time) = interrupted(&mut tool, folder);
     fs::remove_file(folder.join("map")).unwrap();
     let results: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.join("f.json")).unwrap()).unwrap();
@@ -138,27 +142,11 @@ fn is_comparison_interrupted(folder: &Path) -> bool {
 /// Interrupts the tool during the look-up, and checks its end; `false`: it had ended before.
 fn is_interrupted(folder: &Path, options: &[&str]) -> bool {
     fs::write(folder.join("f.json"), "former").unwrap();
-    let mut tool = cyclometer()
-        .args(["stat", "--output", "null", "--export-json", "f.json"])
-        .args(options)
-        .args(["--", "./program"])
-        .process_group(0)
-        .current_dir(folder)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let is_in_time = reads_names(&mut tool, folder);
-    let group = tool.id();
-    if is_in_time {
-        // A terminal sends it to the whole group.
-        let whom = format!("-{group}");
-        assert!(Command::new("kill").args(["-INT", "--", &whom]).status().unwrap().success());
-    }
-    let out = tool.wait_with_output().unwrap();
+    let mut tool = cyclometer();
+    tool.args(["stat", "--output", "null", "--export-json", "f.json"]).args(options).args(["--", "./program"]);
+    let (out, is_in_time) = interrupted(&mut tool, folder);
     fs::remove_file(fs::read_to_string(folder.join("map")).unwrap()).unwrap();
     fs::remove_file(folder.join("map")).unwrap();
-    assert!(!is_group_left(group), "a process is left");
     let exported = fs::read_to_string(folder.join("f.json")).unwrap();
     if !is_in_time || (out.status.success() && exported != "former") {
         return false;

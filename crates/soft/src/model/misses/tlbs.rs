@@ -9,7 +9,8 @@
 //! - An access to the page of the last access of a TLB hits and changes nothing: that page is the most recent
 //!   one already. [`FastTlbs`] leaves such accesses out.
 
-use super::{CacheLookups, CachePlace, CacheSize, FirstCache, GUESSES, LastCache, Lookup, access_guessed};
+use super::cache_levels::{CachePlace, FirstCache, GUESSES, LastCache, Lookup, access_guessed};
+use super::{CacheLookups, CacheSize};
 
 /// The sizes of TLBs: a line is a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
