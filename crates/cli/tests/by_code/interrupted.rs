@@ -143,7 +143,9 @@ fn is_comparison_interrupted(folder: &Path) -> bool {
 fn is_interrupted(folder: &Path, options: &[&str]) -> bool {
     fs::write(folder.join("f.json"), "former").unwrap();
     let mut tool = cyclometer();
-    tool.args(["stat", "--output", "null", "--export-json", "f.json"]).args(options).args(["--", "./program"]);
+    tool.args(["stat", "--output", "null", "--export-json", "f.json"])
+        .args(options)
+        .args(["--", "./program"]);
     let (out, is_in_time) = interrupted(&mut tool, folder);
     fs::remove_file(fs::read_to_string(folder.join("map")).unwrap()).unwrap();
     fs::remove_file(folder.join("map")).unwrap();
