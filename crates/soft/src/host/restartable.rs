@@ -11,6 +11,7 @@
 use std::io;
 
 use cyclometer_sys::trace::{self};
+use memchr::memmem;
 
 use super::trace_error::{TraceError, TraceResult};
 use super::writers::FileId;
@@ -37,6 +38,9 @@ static SIGNATURES: [[u8; LENGTH]; 2] =
 /// Bytes of a signature.
 const LENGTH: usize = 7;
 
+/// Bytes of a signature that only it has; the others follow, and all have them.
+const OWN: usize = 3;
+
 /// The signatures, where an optimised comparison does not have them as constants in its code: a program with
 /// this crate would be taken for one that has restartable sequences.
 fn signatures() -> &'static [[u8; LENGTH]; 2] {
@@ -45,9 +49,6 @@ fn signatures() -> &'static [[u8; LENGTH]; 2] {
 
 /// Bytes that are searched at a time.
 const CHUNK: usize = 1 << 20;
-
-/// Bytes that are skipped at once if they cannot contain a signature.
-const STRETCH: usize = 256;
 
 /// A part of a file, as it is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -126,19 +127,11 @@ pub(super) fn has_signature(
 
 fn contains_signature(bytes: &[u8]) -> bool {
     let signatures = signatures();
-    let is_signature = |window: &[u8]| signatures.iter().any(|signature| signature == window);
-    (0..bytes.len()).step_by(STRETCH).any(|start| {
-        // A signature that begins in a stretch may end behind it.
-        let end = bytes.len().min(start + STRETCH + LENGTH - 1);
-        let stretch = &bytes[start..end];
-        may_have_signature(stretch) && stretch.windows(LENGTH).any(is_signature)
+    // Two signatures do not overlap, so none is passed over.
+    memmem::find_iter(bytes, &signatures[0][OWN..]).any(|common| {
+        let before = common.checked_sub(OWN).map(|start| &bytes[start..common]);
+        signatures.iter().any(|signature| before == Some(&signature[..OWN]))
     })
-}
-
-/// Whether two adjacent bytes of every signature are there. Compilers vectorise this loop.
-fn may_have_signature(stretch: &[u8]) -> bool {
-    let pairs = stretch.iter().zip(stretch.iter().skip(1));
-    pairs.fold(false, |found, (one, next)| found | ((*one == 0x30) & (*next == 0x05)))
 }
 
 #[cfg(test)]
