@@ -91,8 +91,8 @@ impl SoftwareWindowing {
         }
     }
 
-    /// Adds lines to a batch, as long as it has room. What explains later rows than those of the batch comes
-    /// with the next one. True if no line is left.
+    /// Adds lines to a batch, as long as it has room. A name or mapping behind its first row belongs to the
+    /// next batch. True if no line is left.
     fn add_lines(&mut self, batch: &mut RowBatch) -> bool {
         self.lines.extend(self.link.borrow_mut().take_windows());
         while let Some(line) = self.lines.pop_front() {

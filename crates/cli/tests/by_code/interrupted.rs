@@ -95,7 +95,7 @@ fn an_interrupt_while_a_comparison_looks_names_up_ends_it_with_what_it_has() {
 }
 
 /// Runs the tool, interrupts it when it has read the map of the command, and makes sure that no process is
-/// left. What it printed, and whether it was still there to be interrupted.
+/// left. Returns its output, and whether it was still there to be interrupted.
 fn interrupted(tool: &mut Command, folder: &Path) -> (Output, bool) {
     tool.process_group(0).current_dir(folder).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut tool = tool.spawn().unwrap();

@@ -6,8 +6,8 @@
 //! window PID TID END ADDRESS TIME LOST COUNT...    a row: a count for each event, - for an unknown one
 //! lost-windows NUMBER                        rows that were lost since the line before of this kind
 //! window-name PID TID NAME                   the name of a thread, for its next rows
-//! window-memory PID                          the executable memory of a process has changed: all of it follows
-//! window-mapping PID START LEN OFFSET FILE   an executable mapping of a file; numbers but PID in hexadecimal
+//! window-memory PID                          the executable memory of a process, which follows as a whole
+//! window-mapping PID START LEN OFFSET FILE   an executable mapping; START, LEN, OFFSET in hexadecimal
 //! ```
 //!
 //! Lines about windows are never inside a report ([`super::protocol`]). Names of threads and files are as

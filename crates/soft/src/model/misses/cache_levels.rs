@@ -1,4 +1,5 @@
-//! The levels of a modelled cache: a first one, whose hits are fast, and a last one, which takes little memory.
+//! The levels of a modelled cache: a first one, whose hits are fast, and a last one, which takes little
+//! memory.
 
 use super::CacheSize;
 
@@ -106,7 +107,7 @@ impl FirstCache {
     }
 
     #[inline(always)]
-    fn access_line(&mut self, line: u64) -> Lookup {
+    pub(super) fn access_line(&mut self, line: u64) -> Lookup {
         if self.is_guessed(line) { Lookup::Hit } else { self.search(line) }
     }
 
