@@ -82,11 +82,18 @@ fn raw(overflows: &Overflows, id: usize) -> u64 {
     reading.cells.iter().filter(|cell| cell.slot == SlotId(id)).map(|cell| cell.raw).sum()
 }
 
-/// Touches each page of fresh memory, which spans several large pages where the kernel makes them. The memory
+/// Memory that the allocator maps for each call: less may be what another test has freed.
+///
+/// # Source
+///
+/// `mallopt(3)`, `M_MMAP_THRESHOLD`: it grows to 32 MiB at most.
+const ALWAYS_MAPPED: usize = 64 << 20;
+
+/// Touches pages of fresh memory, which span several large pages where the kernel makes them. The memory
 /// is kept, so that the next is fresh too.
 fn touch(kept: &mut Vec<Vec<u8>>) {
-    let mut memory = vec![0u8; 4 << 20];
-    for page in memory.chunks_mut(4096) {
+    let mut memory = vec![0u8; ALWAYS_MAPPED];
+    for page in memory[..4 << 20].chunks_mut(4096) {
         page[0] = std::hint::black_box(1);
     }
     kept.push(memory);

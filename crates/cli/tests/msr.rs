@@ -15,7 +15,7 @@ use cyclometer_core::CounterId;
 use cyclometer_sim::{InjectedFault, Model, Settings, SimMachine, Workload};
 use fake_devices::{EPERM, FakeDevices, VARIABLE, recording};
 use serde_json::Value;
-use support::{cyclometer, stderr, stdout};
+use support::{cyclometer, skip, stderr, stdout};
 
 /// A machine of two CPUs that are never idle.
 fn busy(model: &str, machine: &str, troubles: &[InjectedFault]) -> FakeDevices {
@@ -195,6 +195,15 @@ fn a_counter_that_is_taken_away_is_lost_and_no_number() {
 
 #[test]
 fn what_always_counts_misses_no_change_of_turns() {
+    // How long the change of turns takes depends on who uses the machine beside us.
+    if !(0..5).any(|_| is_rest_of_turns_estimated()) {
+        skip("the machine is too busy to judge an estimate");
+    }
+}
+
+/// Rotates events on the fake registers, and checks what is exact; and what is estimated, unless the changes
+/// of turns took too long for that: `false`.
+fn is_rest_of_turns_estimated() -> bool {
     let devices = skylake();
     let few = "CPU_CLK_UNHALTED.THREAD,INST_RETIRED.ANY";
     let many = format!(
@@ -218,12 +227,17 @@ fn what_always_counts_misses_no_change_of_turns() {
     let own_ns = sum_ns(&own);
     assert!(running < own_ns && own_ns < enabled, "{running} {own_ns} {enabled}");
     assert!((1.125 * running..1.125 * own_ns * 1.001).contains(&raw), "{running} {raw} {own_ns}");
-    // The rest of the time is counted at their rate, within a tenth. The change of turns before each time is
-    // slow by sockets, and slower while others use the machine; it may be taken for time without branches.
+    // The rest of the time is counted at their rate, within a tenth, if they were known to count for nearly
+    // as long as they did. The change of turns before each time is slow by sockets; it may be taken for time
+    // without branches.
     let any = counted(&devices, 0, |values| global(values) & 0xf != 0);
     let changes: f64 = own.iter().map(|time| (time.start - before(&any, time.start)) as f64).sum();
+    if running < 0.97 * own_ns || changes > 0.3 * own_ns {
+        return false;
+    }
     let (least, most) = (0.9 * raw * enabled / (own_ns + changes), 1.1 * raw * enabled / running);
     assert!((least..most).contains(&number("value")), "{least} to {most}: {branches}");
+    true
 }
 
 /// The end of the last time before a moment.

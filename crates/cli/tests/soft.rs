@@ -8,6 +8,8 @@
 use crate::support;
 
 use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value;
 use support::{run, run_with, schema, software_pmu_works, stderr, stdout, text};
@@ -210,6 +212,17 @@ fn descendants_are_counted_with_the_command() {
     assert!(three > one, "{three} of three, {one} of one");
 }
 
+/// Processes that a test leaves behind, by their ids in a file. They end with it.
+struct ProcessesLeft(PathBuf);
+
+impl Drop for ProcessesLeft {
+    fn drop(&mut self) {
+        let pids = fs::read_to_string(&self.0).unwrap_or_default();
+        // One that has ended already is no fault.
+        let _ = Command::new("kill").args(pids.split_whitespace()).output();
+    }
+}
+
 #[test]
 fn what_goes_on_behind_the_command_is_told_to_be_missing() {
     if !software_pmu_works() {
@@ -217,13 +230,16 @@ fn what_goes_on_behind_the_command_is_told_to_be_missing() {
     }
     let script = |text: &str| metric(&json(&["-e", EVENT, "--", "sh", "-c", text]), EVENT).clone();
     assert_eq!(script("sleep 0.1 & wait")["count"], "exact");
-    let one = script("sleep 3 >/dev/null 2>&1 &");
+    let folder = tempfile::tempdir().unwrap();
+    let left = ProcessesLeft(folder.path().join("pids"));
+    let waiting = format!("sleep 1000 >/dev/null 2>&1 & echo $! >> {};", left.0.display());
+    let one = script(&waiting);
     assert_eq!((&one["count"], one["mean"].as_u64() > Some(0)), (&"partial".into(), true), "{one}");
     let reason = "without what a process did that still ran when the command had ended";
     assert!(one["reason"].as_str().is_some_and(|told| told.contains(reason)), "{one}");
-    let out = run(&["stat", "-e", EVENT, "--", "sh", "-c", "sleep 3 >/dev/null 2>&1 &"]);
+    let out = run(&["stat", "-e", EVENT, "--", "sh", "-c", &waiting]);
     assert!(text(&out).contains("partial: ") && !text(&out).contains('≡'), "{}", text(&out));
-    let two = script("sleep 3 >/dev/null 2>&1 & sleep 3 >/dev/null 2>&1 &");
+    let two = script(&waiting.repeat(2));
     assert!(two["reason"].as_str().is_some_and(|told| told.contains("what 2 processes did")), "{two}");
 }
 

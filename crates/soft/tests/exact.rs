@@ -365,13 +365,14 @@ fn perl_counts_as_stepped() {
     );
 }
 
-/// A small build: `make`, a shell, assembler and linker, each by its path. All built files have one time:
-/// `make` compares times, and takes other branches where two files are of the same tick of the clock.
+/// A small build: `make`, a shell, assembler and linker, each by its path. All built files have one time,
+/// that of a file: `make` compares times, and takes other branches where two files are of the same tick of
+/// the clock; and `touch` takes other branches by the time of day where it reads a time as text.
 const BUILD: &str = "all: program\n\
     program: one.o two.o three.o\n\
-    \tld -o program one.o two.o three.o && touch -d @1 $@\n\
+    \tld -o program one.o two.o three.o && touch -r Makefile $@\n\
     %.o: %.s\n\
-    \tas -o $@ $< && touch -d @1 $@ && echo $@\n";
+    \tas -o $@ $< && touch -r Makefile $@ && echo $@\n";
 
 #[test]
 fn a_build_of_several_processes_counts_the_same_each_time() {

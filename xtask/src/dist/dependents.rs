@@ -56,7 +56,8 @@ pub(super) fn check(crates: &[PublishedCrate], packed: &Path) -> Result<()> {
 
 fn unpack(package: &Path, folder: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
-    tar.arg("--extract").arg("--gzip").arg("--file").arg(package).arg("--directory").arg(folder);
+    // All files of packages have one time, by which cargo would take those of the run before for these.
+    tar.args(["--extract", "--touch", "--gzip"]).arg("--file").arg(package).arg("--directory").arg(folder);
     step(&format!("tar {}", package.display()), tar)
 }
 

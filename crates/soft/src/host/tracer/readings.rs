@@ -227,11 +227,12 @@ impl Tracer {
     }
 
     /// Reports early. A task that waits for its child (vfork) cannot be detached yet, and the report does not
-    /// wait for it.
+    /// wait for it. It waits for children that have not stopped for the first time: they still run.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
         let waits = |task: &TracedTask| task.state().vfork_wait().is_some() || task.state().is_ended();
         if self.detaches.is_final
             && self.tracees.early_children.is_empty()
+            && self.tracees.fork_events.is_empty()
             && self.tracees.tasks.values().all(waits)
         {
             self.report(socket);
