@@ -44,7 +44,7 @@ const UNKNOWN: &str = "-";
 pub struct WindowRequest {
     /// Instructions of a window.
     pub period: NonZeroU64,
-    /// Most rows that the tracer keeps.
+    /// Most lines that the tracer keeps: rows, and what explains them.
     pub most_rows: usize,
     /// The events whose counts are in rows.
     pub events: Vec<ExecutionEvent>,

@@ -1,7 +1,8 @@
 //! Rows of windows on their way to the tool, and the open window of each thread.
 //!
 //! The tool reads when it wants to. Rows that it has not read are kept up to a number; later ones are lost,
-//! and counted as lost.
+//! and counted as lost. A thread's name, and the executable memory of a process, come before the first row
+//! that they explain.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +22,7 @@ pub(crate) struct WindowRecording {
     /// The time of the request.
     began: Instant,
     /// The lines of rows and of what explains them, which have not been sent yet.
-    rows: VecDeque<String>,
+    lines: VecDeque<String>,
     /// Rows that were lost, and not reported yet.
     lost: u64,
     /// The hash of the mappings of each process that were told.
@@ -41,8 +42,8 @@ const SENT_AT_ONCE: usize = 1 << 16;
 impl WindowRecording {
     pub(super) fn new(request: WindowRequest) -> WindowRecording {
         let began = Instant::now();
-        let (rows, told_memory, unsent) = (VecDeque::new(), HashMap::new(), Vec::new());
-        WindowRecording { request, began, rows, lost: 0, told_memory, unsent, next_send: began }
+        let (lines, told_memory, unsent) = (VecDeque::new(), HashMap::new(), Vec::new());
+        WindowRecording { request, began, lines, lost: 0, told_memory, unsent, next_send: began }
     }
 
     /// Every event that is read: those of the rows, and the instructions, which end windows.
@@ -64,7 +65,7 @@ impl WindowRecording {
         }
         if let Some(name) = window.untold_name(at.end) {
             let (pid, tid) = (window.pid, window.tid);
-            self.rows.push_back(WindowLine::Name { pid, tid, name }.text());
+            self.lines.push_back(WindowLine::Name { pid, tid, name }.text());
         }
         let row = TracedWindow {
             pid: window.pid,
@@ -75,16 +76,16 @@ impl WindowRecording {
             lost_before: std::mem::take(&mut window.lost_before),
             counts,
         };
-        self.rows.push_back(WindowLine::Row(row).text());
+        self.lines.push_back(WindowLine::Row(row).text());
     }
 
     /// Whether there is no room for a row.
     fn is_full(&self) -> bool {
-        self.rows.len() >= self.request.most_rows
+        self.lines.len() >= self.request.most_rows
     }
 
-    /// Tells the executable memory of a thread's process, unless it was told as it is. `changes` is another
-    /// number after each change.
+    /// Tells the executable memory of a thread's process, unless the tool was told of the same. `changes` is
+    /// another number after each change.
     pub(super) fn tell_memory(&mut self, window: &mut OpenWindow, changes: u64) {
         if window.told_changes == Some(changes) || self.is_full() {
             return;
@@ -106,8 +107,8 @@ impl WindowRecording {
         mappings.hash(&mut hasher);
         let hash = hasher.finish();
         if self.told_memory.insert(pid, hash) != Some(hash) {
-            self.rows.push_back(WindowLine::Memory { pid }.text());
-            self.rows.extend(mappings.into_iter().map(|mapping| WindowLine::Mapping(mapping).text()));
+            self.lines.push_back(WindowLine::Memory { pid }.text());
+            self.lines.extend(mappings.into_iter().map(|mapping| WindowLine::Mapping(mapping).text()));
         }
     }
 
@@ -158,7 +159,7 @@ impl WindowRecording {
 
     /// The longest time to wait until rows are to be sent.
     pub(super) fn longest_wait(&self) -> Option<Duration> {
-        let is_pending = !self.unsent.is_empty() || !self.rows.is_empty() || self.lost > 0;
+        let is_pending = !self.unsent.is_empty() || !self.lines.is_empty() || self.lost > 0;
         is_pending.then_some(SEND_EVERY)
     }
 
@@ -194,9 +195,9 @@ impl WindowRecording {
             self.unsent.extend(WindowLine::Lost(std::mem::take(&mut self.lost)).text().into_bytes());
         }
         while self.unsent.len() < SENT_AT_ONCE
-            && let Some(row) = self.rows.pop_front()
+            && let Some(line) = self.lines.pop_front()
         {
-            self.unsent.extend(row.into_bytes());
+            self.unsent.extend(line.into_bytes());
         }
     }
 }
@@ -398,7 +399,7 @@ mod tests {
         assert_eq!(window.instructions_left(100, 9), 101);
         window.leave(&readout(&recording, 9));
         recording.end_last(window, TracedWindowEnd::End);
-        assert!(recording.rows.is_empty() && recording.lost == 0, "{:?}", recording.rows);
+        assert!(recording.lines.is_empty() && recording.lost == 0, "{:?}", recording.lines);
     }
 
     #[test]
